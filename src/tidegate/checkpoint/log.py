@@ -1,0 +1,214 @@
+"""The checkpoint log: its entries, what a list of entries means, and who may append.
+
+The log is the only truth about a job. An entry is created at the next position if nothing is there; so of all JobManagers
+that think they run the job, exactly one wins each position. `LogCursor` is one JobManager's right to append:
+
+* A conflict with a foreign entry means fenced. The next position is never tried; only a new process lists the log and takes over.
+* A write whose outcome is unknown is repeated, the same bytes at the same position, until it is decided.
+* Position 0 (*created*) is never pruned: otherwise a process that saw an empty log long ago could still create it anew.
+
+All pure. The bytes and the storage are `checkpoint.store`'s.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from tidegate.checkpoint.manifest import Manifest
+from tidegate.ids import Attempt, CheckpointId, LogInstance, LogPosition
+
+# ---- entries -------------------------------------------------------------------------------------------------------
+
+
+class Created(msgspec.Struct, frozen=True, tag="created"):
+    """The log begins."""
+
+
+class ProcessRecord(msgspec.Struct, frozen=True):
+    """A process of a job, so that a takeover on the same host can end it. `start_time` tells it from a later process with
+    the same pid (Linux: clock ticks since boot)."""
+
+    pid: int
+    start_time: int
+
+
+class Takeover(msgspec.Struct, frozen=True, tag="takeover"):
+    """A new attempt: from here on earlier ones can complete nothing."""
+
+    host: str
+    job_manager: ProcessRecord
+    workers: tuple[ProcessRecord, ...] = ()
+    control_address: str = ""
+    options: dict[str, str] = {}
+    """Options that count once for each new value (`fresh`, `from-checkpoint`), as last applied; carried from takeover to takeover."""
+    fresh: bool = False
+    """This attempt begins without any state; completed checkpoints below are as if they were not."""
+
+
+class Completed(msgspec.Struct, frozen=True, tag="completed"):
+    """A checkpoint is complete."""
+
+    manifest: Manifest
+
+
+class CleanStop(msgspec.Struct, frozen=True, tag="committed"):
+    """A clean stop: every transaction of `checkpoint` (0: of nothing) is committed and no other is open."""
+
+    checkpoint: CheckpointId
+
+
+class Discarded(msgspec.Struct, frozen=True, tag="discarded"):
+    """An operator went back: these positions count no more, whether they can be read or not."""
+
+    positions: tuple[LogPosition, ...]
+    reason: str
+
+
+class Finished(msgspec.Struct, frozen=True, tag="finished"):
+    """All input was finite, has been read, and every result is committed."""
+
+    checkpoint: CheckpointId
+
+
+Body = Created | Takeover | Completed | CleanStop | Discarded | Finished
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """One entry. `nonce` tells who wrote it: random per process. `at`: seconds since 1970, UTC."""
+
+    position: LogPosition
+    nonce: str
+    instance: LogInstance
+    attempt: Attempt
+    """0 in *created*."""
+    at: float
+    body: Body
+
+
+class Unreadable(msgspec.Struct, frozen=True):
+    """Something is at `position`, but it is not an entry."""
+
+    position: LogPosition
+    why: str
+
+
+StoredEntry = Entry | Unreadable
+
+# ---- what a log says -----------------------------------------------------------------------------------------------
+
+
+class LogView(msgspec.Struct, frozen=True):
+    """What the entries of a log mean together."""
+
+    entries: tuple[StoredEntry, ...]
+    """In order of position: the unbroken run up to the newest. What is below a gap is a stray write of a fenced process."""
+    discarded: frozenset[LogPosition]
+    instance: LogInstance | None
+    """None when the log is empty."""
+    attempt: Attempt
+    """Of the newest takeover; 0 when there was none."""
+    takeover: Takeover | None
+    options: dict[str, str]
+
+    @property
+    def next_position(self) -> LogPosition:
+        return LogPosition(self.entries[-1].position + 1 if self.entries else 0)
+
+    @property
+    def live(self) -> tuple[StoredEntry, ...]:
+        """Entries that count: not discarded, and not older than the newest fresh start."""
+        begin = max((e.position for e in self.entries if isinstance(e, Entry) and _is_fresh(e)), default=-1)
+        return tuple(e for e in self.entries if e.position > begin and e.position not in self.discarded)
+
+    @property
+    def completed(self) -> tuple[Entry, ...]:
+        """The readable completed entries that count, oldest first."""
+        return tuple(e for e in self.live if isinstance(e, Entry) and isinstance(e.body, Completed))
+
+    @property
+    def manifests(self) -> tuple[Manifest, ...]:
+        return tuple(e.body.manifest for e in self.completed if isinstance(e.body, Completed))
+
+    @property
+    def newest(self) -> Manifest | None:
+        """The newest completed checkpoint."""
+        return self.manifests[-1] if self.manifests else None
+
+    @property
+    def damage(self) -> Unreadable | None:
+        """An unreadable entry at or above the newest completed one: it may be a completed checkpoint, so nobody may
+        restore an older one."""
+        floor = self.completed[-1].position if self.completed else -1
+        return next((e for e in self.live if isinstance(e, Unreadable) and e.position > floor), None)
+
+    @property
+    def finished(self) -> Finished | None:
+        """The job's end, if nothing but a takeover came after it."""
+        bodies = [e.body for e in self.live if isinstance(e, Entry)]
+        ends = [body for body in bodies if isinstance(body, Finished | Completed)]
+        return ends[-1] if ends and isinstance(ends[-1], Finished) else None
+
+
+def view_log(stored: Sequence[StoredEntry]) -> LogView:
+    """The meaning of what is stored, in any order."""
+    run = _unbroken(sorted(stored, key=lambda e: e.position))
+    entries = [e for e in run if isinstance(e, Entry)]
+    takeovers = [e for e in entries if isinstance(e.body, Takeover)]
+    newest = takeovers[-1].body if takeovers else None
+    discarded = [p for e in entries if isinstance(e.body, Discarded) for p in e.body.positions]
+    return LogView(
+        entries=tuple(run),
+        discarded=frozenset(discarded),
+        instance=entries[-1].instance if entries else None,
+        attempt=takeovers[-1].attempt if takeovers else Attempt(0),
+        takeover=newest if isinstance(newest, Takeover) else None,
+        options=dict(newest.options) if isinstance(newest, Takeover) else {},
+    )
+
+
+def _is_fresh(entry: Entry) -> bool:
+    return isinstance(entry.body, Takeover) and entry.body.fresh
+
+
+def _unbroken(stored: list[StoredEntry]) -> list[StoredEntry]:
+    run: list[StoredEntry] = []
+    for entry in reversed(stored):
+        if run and entry.position != run[-1].position - 1:
+            break
+        run.append(entry)
+    return run[::-1]
+
+
+# ---- who may append ------------------------------------------------------------------------------------------------
+
+
+class LogCursor:
+    """One process's place in the log: the next position that it may write, and the append whose outcome is not yet known."""
+
+    def __init__(self, next_position: LogPosition, nonce: str, instance: LogInstance) -> None:
+        self.next_position = next_position
+        self.nonce = nonce
+        self.instance = instance
+        self.pending: Entry | None = None
+
+    def begin(self, body: Body, attempt: Attempt, at: float) -> Entry:
+        """The entry to be appended now. Only one may be undecided at a time."""
+        assert self.pending is None, f"{self.pending} is still undecided"
+        self.pending = Entry(self.next_position, self.nonce, self.instance, attempt, at, body)
+        return self.pending
+
+    def won(self) -> Entry:
+        """The pending entry is in the log."""
+        assert self.pending is not None, "nothing was appended"
+        entry, self.pending = self.pending, None
+        self.next_position = LogPosition(entry.position + 1)
+        return entry
+
+
+def prunable(view: LogView, retained: int) -> tuple[LogPosition, ...]:
+    """Positions that nobody needs, from the bottom up: all below the oldest of the `retained` newest completed entries,
+    but never position 0, and never the newest completed entry or what follows it."""
+    if not view.completed:
+        return ()
+    floor = view.completed[-min(retained, len(view.completed))].position
+    return tuple(e.position for e in view.entries if 0 < e.position < floor)

@@ -1,0 +1,61 @@
+"""What crosses a channel: batches of records, barriers, the end of input.
+
+Batches, not records, are the unit of work everywhere; a barrier cuts between two batches. A batch is columns of equal
+length. Whoever receives a batch may keep it but must not change its columns: they may be shared with another consumer.
+"""
+
+from typing import Any
+
+import msgspec
+
+from tidegate.ids import CheckpointId
+
+
+class Batch:
+    """Records as columns.
+
+    values: the records. keys: one key a record, present behind `key_by`. timestamps: milliseconds since 1970, present where a
+    source was asked for them. tag: the side output that these records go to; None is the main output.
+    """
+
+    __slots__ = ("keys", "tag", "timestamps", "values")
+
+    def __init__(
+        self,
+        values: list[Any],
+        keys: list[Any] | None = None,
+        timestamps: list[int] | None = None,
+        tag: str | None = None,
+    ) -> None:
+        self.values = values
+        self.keys = keys
+        self.timestamps = timestamps
+        self.tag = tag
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __repr__(self) -> str:
+        return f"Batch({len(self.values)} records{', keyed' if self.keys is not None else ''}{f', tag {self.tag}' if self.tag else ''})"
+
+    def slice(self, start: int, stop: int) -> "Batch":
+        """Records start..stop-1, as a new batch."""
+        return Batch(
+            self.values[start:stop],
+            None if self.keys is None else self.keys[start:stop],
+            None if self.timestamps is None else self.timestamps[start:stop],
+            self.tag,
+        )
+
+
+class Barrier(msgspec.Struct, frozen=True):
+    """Everything before it belongs to checkpoint `checkpoint`, nothing after it does."""
+
+    checkpoint: CheckpointId
+
+
+class EndOfInput(msgspec.Struct, frozen=True):
+    """No batch follows. Barriers still do: a task whose input has ended takes part in checkpoints until the job ends."""
+
+
+Element = Batch | Barrier | EndOfInput

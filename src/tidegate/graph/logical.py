@@ -1,0 +1,122 @@
+"""The logical graph: what the user wrote, as data. Named operators and the edges between them.
+
+The graph holds the user's objects (functions, sources, sinks) but never calls them; everything that must be the same in every
+process of a job is in `fingerprint`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+
+import msgspec
+import xxhash
+
+from tidegate.ids import JobName, OperatorName
+from tidegate.operators.contracts import OperatorFactory, Sink, Source
+
+
+class Partitioning(Enum):
+    """How records of an edge find their subtask."""
+
+    FORWARD = "forward"
+    """Subtask i to subtask i; both ends have the same parallelism. Edges of this kind can be chained."""
+    HASH = "hash"
+    """By key group of the record's key."""
+    REBALANCE = "rebalance"
+    """Batch by batch, in turn."""
+
+
+class ErrorPolicy(Enum):
+    """What is done with a record that cannot be decoded or on which the user's function raises (`on_error=`)."""
+
+    FAIL = "fail"
+    SKIP = "skip"
+    """Leave it out and count it."""
+    SIDE_OUTPUT = "side output"
+    """Send it to the side output named in `LogicalNode.error_tag`."""
+
+
+@dataclass(frozen=True)
+class InputEdge:
+    """Where an operator's records come from: the main output of `upstream`, or its side output `tag`."""
+
+    upstream: OperatorName
+    partitioning: Partitioning
+    tag: str | None = None
+
+
+@dataclass(frozen=True)
+class StateDeclaration:
+    """One declared state, as far as the fingerprint and the validation need it."""
+
+    name: str
+    kind: str
+    value_type: str
+
+
+@dataclass(frozen=True)
+class LogicalNode:
+    """One named operator. Exactly one of `source`, `sink`, `factory` is present."""
+
+    name: OperatorName
+    kind: str
+    """The method that made it: 'source', 'map', 'process', 'sink' …"""
+    inputs: tuple[InputEdge, ...] = ()
+    """Several for a union: records of all of them, mixed."""
+    parallelism: int | None = None
+    """None: the job's."""
+    source: Source | None = None
+    sink: Sink | None = None
+    factory: OperatorFactory | None = None
+    keyed: bool = False
+    """Has keyed state: its input is partitioned by HASH."""
+    states: tuple[StateDeclaration, ...] = ()
+    side_outputs: tuple[str, ...] = ()
+    on_error: ErrorPolicy = ErrorPolicy.FAIL
+    error_tag: str | None = None
+
+
+class Fingerprint(msgspec.Struct, frozen=True):
+    """What two processes compare to know that they run the same program."""
+
+    digest: str
+    lines: tuple[str, ...]
+    """One a node; the difference of two programs' lines is what the error shows."""
+
+
+@dataclass(frozen=True)
+class LogicalGraph:
+    """A validated graph: nodes in topological order, sources first."""
+
+    job: JobName
+    nodes: tuple[LogicalNode, ...]
+
+    def node(self, name: OperatorName) -> LogicalNode:
+        return next(node for node in self.nodes if node.name == name)
+
+    def select(self, wanted: Callable[[LogicalNode], bool]) -> tuple[LogicalNode, ...]:
+        return tuple(node for node in self.nodes if wanted(node))
+
+    @property
+    def sources(self) -> tuple[LogicalNode, ...]:
+        return self.select(lambda node: node.source is not None)
+
+    @property
+    def sinks(self) -> tuple[LogicalNode, ...]:
+        return self.select(lambda node: node.sink is not None)
+
+    def fingerprint(self) -> Fingerprint:
+        """Names, kinds, states, edges; nothing that depends on the process."""
+        lines = tuple(_describe(node) for node in self.nodes)
+        return Fingerprint(xxhash.xxh3_128_hexdigest("\n".join((self.job, *lines)).encode()), lines)
+
+
+def _describe(node: LogicalNode) -> str:
+    inputs = ", ".join(f"{edge.upstream}{'#' + edge.tag if edge.tag else ''}/{edge.partitioning.value}" for edge in node.inputs)
+    states = ", ".join(f"{state.name}: {state.kind}[{state.value_type}]" for state in node.states)
+    parts = [f"{node.kind} {node.name}"]
+    parts += [f"from {inputs}"] if inputs else []
+    parts += [f"state {states}"] if states else []
+    parts += [f"parallelism {node.parallelism}"] if node.parallelism else []
+    parts += [f"side outputs {', '.join(node.side_outputs)}"] if node.side_outputs else []
+    return "; ".join(parts)

@@ -1,0 +1,141 @@
+"""Control messages between the JobManager and workers, and how they are written as bytes.
+
+The checkpoint messages are in `checkpoint.protocol`; `docs/PROTOCOL.md` lists all of them with what a lost, late or doubled one does.
+"""
+
+import msgspec
+
+from tidegate.checkpoint.protocol import (
+    Acknowledge,
+    CheckpointAbandoned,
+    CheckpointCompleted,
+    CommitsReported,
+    Decline,
+    OperatorSnapshot,
+    SplitState,
+    TriggerCheckpoint,
+)
+from tidegate.errors import Failure
+from tidegate.graph.logical import Fingerprint
+from tidegate.ids import Attempt, CheckpointId, JobName, LogInstance, OperatorName, TaskId, WorkerIndex
+
+
+class RestoredOperator(msgspec.Struct, frozen=True):
+    """What one operator restores: the snapshots of all its old subtasks (each keeps what falls into its key groups)."""
+
+    name: OperatorName
+    ended: bool
+    """It had ended in all its subtasks."""
+    snapshots: tuple[OperatorSnapshot, ...]
+
+
+class RuntimeOptions(msgspec.Struct, frozen=True):
+    """What tasks need of the configuration."""
+
+    batch_size: int = 2048
+    linger: float = 0.005
+    """Seconds a record may wait in an output buffer for company."""
+    step_target: float = 0.02
+    """Seconds a step of a task should take at most; batches are cut so that it does."""
+    channel_bytes: int = 4 * 1024 * 1024
+    """Credit of a channel between workers."""
+    channel_records: int = 16384
+    """Capacity of a channel within a worker."""
+    inline_limit: int = 8 * 1024
+    """Captured state up to this many bytes goes into the acknowledgement instead of a file."""
+    state_in_job_manager: bool = False
+    """The `memory` preset: all state goes into the acknowledgement, up to `memory_limit` bytes a task."""
+    memory_limit: int = 32 * 1024 * 1024
+    pool_limit: int = 10
+    """Transactions that a sink's subtask may hold at once: 4 + 2 x tolerable failures."""
+
+
+# ---- JobManager to worker ------------------------------------------------------------------------------------------
+
+
+class Deploy(msgspec.Struct, frozen=True, tag=True):
+    """Make the tasks of this worker and open them."""
+
+    job: JobName
+    attempt: Attempt
+    instance: LogInstance
+    parallelism: int
+    max_parallelism: int
+    restored: tuple[RestoredOperator, ...]
+    peers: tuple[str, ...]
+    """Data address of each worker, by index."""
+    options: RuntimeOptions
+    storage: str
+    """Folder or URL of the job's checkpoints."""
+    last_checkpoint: CheckpointId
+    """The restored one, 0 for none: ids up to it are of the past."""
+
+
+class AssignSplits(msgspec.Struct, frozen=True, tag=True):
+    """A source task reads these splits, too. Shares one ordered channel with triggers: a split is in exactly one of the
+    enumerator's and the reader's snapshot."""
+
+    operator: OperatorName
+    task: TaskId
+    splits: tuple[SplitState, ...]
+    no_more: bool
+    """No further split will come: when those it has are finished, the source has ended."""
+
+
+class StopWorker(msgspec.Struct, frozen=True, tag=True):
+    """Drop all open transactions as they are, close, and exit."""
+
+
+# ---- worker to JobManager ------------------------------------------------------------------------------------------
+
+
+class WorkerReady(msgspec.Struct, frozen=True, tag=True):
+    """The program is imported and waits for `Deploy`."""
+
+    worker: WorkerIndex
+    attempt: Attempt
+    fingerprint: Fingerprint
+    data_address: str
+
+
+class TaskRunning(msgspec.Struct, frozen=True, tag=True):
+    """State is restored, the sink's first transaction is open: records may come."""
+
+    task: TaskId
+
+
+class TaskEnded(msgspec.Struct, frozen=True, tag=True):
+    """All input of the task has ended and everything it had to say is in its outputs."""
+
+    task: TaskId
+
+
+class TaskFailed(msgspec.Struct, frozen=True, tag=True):
+    """The task cannot go on; the attempt is over. `task` is None when the worker itself failed."""
+
+    task: TaskId | None
+    failure: Failure
+
+
+class OperatorMetrics(msgspec.Struct, frozen=True, array_like=True):
+    """Counts since the attempt began."""
+
+    task: TaskId
+    operator: OperatorName
+    records_in: int
+    records_out: int
+    records_skipped: int
+
+
+class WorkerMetrics(msgspec.Struct, frozen=True, tag=True):
+    """Sent about once a second; a lost one does nothing."""
+
+    operators: tuple[OperatorMetrics, ...]
+
+
+ToWorker = Deploy | AssignSplits | StopWorker | TriggerCheckpoint | CheckpointCompleted | CheckpointAbandoned
+ToJobManager = WorkerReady | TaskRunning | TaskEnded | TaskFailed | WorkerMetrics | Acknowledge | Decline | CommitsReported
+
+encode = msgspec.msgpack.Encoder().encode
+decode_to_worker = msgspec.msgpack.Decoder(ToWorker).decode
+decode_to_job_manager = msgspec.msgpack.Decoder(ToJobManager).decode
