@@ -6,6 +6,7 @@ that think they run the job, exactly one wins each position. `LogCursor` is one 
 * A conflict with a foreign entry means fenced. The next position is never tried; only a new process lists the log and takes over.
 * A write whose outcome is unknown is repeated, the same bytes at the same position, until it is decided.
 * Position 0 (*created*) is never pruned: otherwise a process that saw an empty log long ago could still create it anew.
+* The newest takeover is not pruned either: it holds the attempt's processes and the options that count once.
 
 All pure. The bytes and the storage are `checkpoint.store`'s.
 """
@@ -83,6 +84,9 @@ class Entry(msgspec.Struct, frozen=True):
     """0 in *created*."""
     at: float
     body: Body
+    previous: str = ""
+    """The nonce of the entry below, as its writer saw it; '' when it saw none that could be read. By this a stray write
+    right below the entries that count is told from what was there before it was pruned."""
 
 
 class Unreadable(msgspec.Struct, frozen=True):
@@ -101,18 +105,29 @@ class LogView(msgspec.Struct, frozen=True):
     """What the entries of a log mean together."""
 
     entries: tuple[StoredEntry, ...]
-    """In order of position: the unbroken run up to the newest. What is below a gap is a stray write of a fenced process."""
+    """In order of position: the unbroken run up to the newest. Below it is only what is never pruned, and stray writes of
+    fenced processes."""
     discarded: frozenset[LogPosition]
     instance: LogInstance | None
     """None when the log is empty."""
     attempt: Attempt
-    """Of the newest takeover; 0 when there was none."""
+    """Of the newest takeover, also when that cannot be read; 0 when there was none."""
     takeover: Takeover | None
     options: dict[str, str]
+    takeover_position: LogPosition | None = None
+    """Of `takeover`; below the run once what followed it was pruned."""
+    below_run: tuple[LogPosition, ...] = ()
+    """What is stored below the run: position 0, the newest takeover, stray writes."""
 
     @property
     def next_position(self) -> LogPosition:
         return LogPosition(self.entries[-1].position + 1 if self.entries else 0)
+
+    @property
+    def newest_nonce(self) -> str:
+        """Who wrote the newest entry; '' when there is none or it cannot be read. For the cursor of a takeover."""
+        newest = self.entries[-1] if self.entries else None
+        return newest.nonce if isinstance(newest, Entry) else ""
 
     @property
     def live(self) -> tuple[StoredEntry, ...]:
@@ -151,19 +166,32 @@ class LogView(msgspec.Struct, frozen=True):
 
 def view_log(stored: Sequence[StoredEntry]) -> LogView:
     """The meaning of what is stored, in any order."""
-    run = _unbroken(sorted(stored, key=lambda e: e.position))
+    ordered = sorted(stored, key=lambda e: e.position)
+    run = _unbroken(ordered)
     entries = [e for e in run if isinstance(e, Entry)]
-    takeovers = [e for e in entries if isinstance(e.body, Takeover)]
-    newest = takeovers[-1].body if takeovers else None
+    takeover = _newest_takeover(ordered, entries)
+    newest = takeover.body if takeover else None
     discarded = [p for e in entries if isinstance(e.body, Discarded) for p in e.body.positions]
     return LogView(
         entries=tuple(run),
         discarded=frozenset(discarded),
         instance=entries[-1].instance if entries else None,
-        attempt=takeovers[-1].attempt if takeovers else Attempt(0),
+        attempt=max((e.attempt for e in entries), default=Attempt(0)),
         takeover=newest if isinstance(newest, Takeover) else None,
         options=dict(newest.options) if isinstance(newest, Takeover) else {},
+        takeover_position=takeover.position if takeover else None,
+        below_run=tuple(e.position for e in ordered[: len(ordered) - len(run)]),
     )
+
+
+def _newest_takeover(ordered: list[StoredEntry], run: list[Entry]) -> Entry | None:
+    """The newest takeover by the writer of the newest entry, which may be below the run; any other there is a stray."""
+    takeovers = [e for e in ordered if isinstance(e, Entry) and isinstance(e.body, Takeover)]
+    for entry in reversed(run):
+        own = [e for e in takeovers if e.nonce == entry.nonce]
+        if own:
+            return own[-1]
+    return None
 
 
 def _is_fresh(entry: Entry) -> bool:
@@ -173,42 +201,56 @@ def _is_fresh(entry: Entry) -> bool:
 def _unbroken(stored: list[StoredEntry]) -> list[StoredEntry]:
     run: list[StoredEntry] = []
     for entry in reversed(stored):
-        if run and entry.position != run[-1].position - 1:
+        if run and not _is_right_below(entry, run[-1]):
             break
         run.append(entry)
     return run[::-1]
+
+
+def _is_right_below(entry: StoredEntry, above: StoredEntry) -> bool:
+    if entry.position != above.position - 1:
+        return False
+    if not isinstance(entry, Entry) or not isinstance(above, Entry):
+        return True
+    return above.previous in ("", entry.nonce)
 
 
 # ---- who may append ------------------------------------------------------------------------------------------------
 
 
 class LogCursor:
-    """One process's place in the log: the next position that it may write, and the append whose outcome is not yet known."""
+    """One process's place in the log: the next position that it may write, and the append whose outcome is not yet known.
 
-    def __init__(self, next_position: LogPosition, nonce: str, instance: LogInstance) -> None:
+    `previous` is who wrote the newest entry that this process has seen: `LogView.newest_nonce`.
+    """
+
+    def __init__(self, next_position: LogPosition, nonce: str, instance: LogInstance, previous: str = "") -> None:
         self.next_position = next_position
         self.nonce = nonce
         self.instance = instance
+        self.previous = previous
         self.pending: Entry | None = None
 
     def begin(self, body: Body, attempt: Attempt, at: float) -> Entry:
         """The entry to be appended now. Only one may be undecided at a time."""
         assert self.pending is None, f"{self.pending} is still undecided"
-        self.pending = Entry(self.next_position, self.nonce, self.instance, attempt, at, body)
+        self.pending = Entry(self.next_position, self.nonce, self.instance, attempt, at, body, self.previous)
         return self.pending
 
     def won(self) -> Entry:
         """The pending entry is in the log."""
         assert self.pending is not None, "nothing was appended"
         entry, self.pending = self.pending, None
+        self.previous = self.nonce
         self.next_position = LogPosition(entry.position + 1)
         return entry
 
 
 def prunable(view: LogView, retained: int) -> tuple[LogPosition, ...]:
     """Positions that nobody needs, from the bottom up: all below the oldest of the `retained` newest completed entries,
-    but never position 0, and never the newest completed entry or what follows it."""
+    but never position 0 or the newest takeover, and never the newest completed entry or what follows it."""
     if not view.completed:
         return ()
     floor = view.completed[-min(retained, len(view.completed))].position
-    return tuple(e.position for e in view.entries if 0 < e.position < floor)
+    stored = (*view.below_run, *(e.position for e in view.entries))
+    return tuple(p for p in stored if 0 < p < floor and p != view.takeover_position)

@@ -54,8 +54,8 @@ class Storage(Protocol):
     def exists(self, path: str) -> bool: ...
 
     def list(self, prefix: str) -> list[str]:
-        """All paths that begin with the folder `prefix` (which ends in '/'), sorted; [] when there are none. Never shows
-        unfinished writes."""
+        """All paths that begin with the folder `prefix` (which ends in '/'; '' for all), sorted; [] when there are
+        none. Never shows unfinished writes."""
         ...
 
     def delete(self, path: str) -> None:

@@ -1,0 +1,71 @@
+# One command for each thing that one does with the project. On a fresh machine every target first makes .venv, with the
+# newest Python that it finds and the pinned tools; after that only when pyproject.toml or constraints.txt has changed.
+
+PYTHON ?=
+PYTEST_ARGS ?=
+BENCH_ARGS ?=
+SEEDS ?= 1000
+
+VENV := .venv
+RUN := $(VENV)/bin
+READY := $(VENV)/.ready
+PIP := $(RUN)/python -m pip --quiet --disable-pip-version-check --no-input
+PYTHONS := $(or $(PYTHON),python3.14 python3.13 python3.12 python3.11 python3)
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo test test-long lint format types sim bench clean
+
+help: ## print this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
+
+demo: $(READY) ## run the main job on the embedded log, kill its processes, check the result
+	@$(RUN)/tidegate demo
+
+test: lint types ## everything that must pass before a change is taken (PYTEST_ARGS=...)
+	@$(RUN)/python -m pytest -m "not slow" $(PYTEST_ARGS)
+
+test-long: $(READY) ## the slow tests: processes that are started and killed (PYTEST_ARGS=...)
+	@$(RUN)/python -m pytest -m slow $(PYTEST_ARGS)
+
+lint: $(READY) ## style, bans, format, layers
+	@$(RUN)/ruff check --quiet --output-format concise .
+	@$(RUN)/ruff format --check --quiet .
+	@$(RUN)/lint-imports --no-logo
+
+format: $(READY) ## rewrite what `make lint` can mend by itself
+	@$(RUN)/ruff check --quiet --fix .
+	@$(RUN)/ruff format --quiet .
+
+types: $(READY) ## mypy, strict
+	@$(RUN)/mypy
+
+sim: $(READY) ## crash schedules in the simulated world, one for each seed (SEEDS=1000)
+	@$(RUN)/python -m tidegate.testing.sim --seeds $(SEEDS)
+
+bench: $(READY) ## measure throughput and checkpoint pauses (BENCH_ARGS=...)
+	@$(RUN)/python benchmarks/run.py $(BENCH_ARGS)
+
+clean: ## remove everything that these commands made, .venv too
+	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist demo-data
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# A candidate counts only if it starts: version managers put names on the path that end in an error.
+$(READY): pyproject.toml constraints.txt
+	@set -eu; found=; without_venv=; \
+	for candidate in $(PYTHONS); do \
+	  "$$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || continue; \
+	  "$$candidate" -c 'import ensurepip, venv' 2>/dev/null || { without_venv="$$candidate"; continue; }; \
+	  found="$$candidate"; break; \
+	done; \
+	if [ -z "$$found" ] && [ -n "$$without_venv" ]; then \
+	  echo "$$without_venv cannot make a virtual environment: install its venv package (Debian, Ubuntu: python3-venv)." >&2; exit 1; \
+	fi; \
+	if [ -z "$$found" ]; then \
+	  echo "Tidegate needs Python 3.11 or newer and found none among: $(PYTHONS). Install one, or name it: make PYTHON=/path/to/python" >&2; exit 1; \
+	fi; \
+	if ! $(RUN)/python -c 'import pip, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+	  echo "making $(VENV) with $$found ($$("$$found" -V))"; "$$found" -m venv --clear $(VENV); \
+	fi; \
+	$(PIP) install --editable '.[dev]' --constraint constraints.txt
+	@touch $@

@@ -1,0 +1,346 @@
+"""Streams: what the program holds while it adds operators to its job. Each method adds one named operator to the graph.
+
+A stream is only a place in the graph. The same one may be used several times: each use gets all the records, and
+therefore no function may change a record that it was given.
+"""
+
+from collections.abc import Callable, Hashable, Iterable
+from functools import partial
+from typing import Any, Generic, Literal, TypeVar
+
+from tidegate.api.builder import GraphBuilder
+from tidegate.api.functions import KeyedProcessFunction, ProcessFunction, SideOutput
+from tidegate.api.validation import (
+    check_fails_on_error,
+    check_function,
+    check_instance,
+    check_key_type,
+    check_parallelism,
+    check_process_function,
+    check_side_output,
+    declarations,
+    declared_side_outputs,
+    declared_states,
+    error_policy,
+    reduced_state,
+)
+from tidegate.errors import InvalidError
+from tidegate.graph.logical import ErrorPolicy, InputEdge, LogicalNode, Partitioning, StateDeclaration
+from tidegate.ids import OperatorName
+from tidegate.operators.contracts import Operator, OperatorFactory, Sink
+from tidegate.operators.keyed import KeyedProcessOperator, ReduceOperator
+from tidegate.operators.process import ProcessOperator
+from tidegate.operators.stateless import (
+    FilterOperator,
+    FlatMapOperator,
+    KeyByOperator,
+    MapOperator,
+    UnionOperator,
+)
+from tidegate.operators.user_code import OnError, copy_function
+from tidegate.serializers import Pickled
+from tidegate.state.key_groups import KeyChecker
+
+T = TypeVar("T")
+Record = TypeVar("Record", covariant=True)
+Result = TypeVar("Result")
+Other = TypeVar("Other")
+Key = TypeVar("Key", bound=Hashable)
+
+OnErrorArgument = Literal["fail", "skip"] | SideOutput[Any]
+"""What `on_error=` takes: fail the attempt (default), leave the record out and count it, or send it, as it came in, to
+a side output that the program reads."""
+
+
+class Stream(Generic[Record]):
+    """Records of one type, in order per subtask.
+
+    Every method takes `name=`. Without one, an operator is called by its kind and its place among the operators of that
+    kind, `map-1`; adding another before it then renames it, which does no harm while it has no state. `parallelism=` is
+    the number of subtasks; the job's when left out.
+    """
+
+    def __init__(self, builder: GraphBuilder, operator: OperatorName, tag: str | None = None) -> None:
+        """For the engine; programs get streams from `Job.source` and from each other."""
+        self._builder = builder
+        self._operator = operator
+        self._tag = tag
+
+    def map(
+        self,
+        function: Callable[[Record], Result],
+        *,
+        name: str | None = None,
+        parallelism: int | None = None,
+        on_error: OnErrorArgument = "fail",
+    ) -> "Stream[Result]":
+        """One record for each: `function(record)`."""
+        return self._function_operator("map", MapOperator, function, name, parallelism, on_error)
+
+    def filter(
+        self,
+        function: Callable[[Record], object],
+        *,
+        name: str | None = None,
+        parallelism: int | None = None,
+        on_error: OnErrorArgument = "fail",
+    ) -> "Stream[Record]":
+        """The records for which `function` returns something true."""
+        return self._function_operator("filter", FilterOperator, function, name, parallelism, on_error)
+
+    def flat_map(
+        self,
+        function: Callable[[Record], Iterable[Result]],
+        *,
+        name: str | None = None,
+        parallelism: int | None = None,
+        on_error: OnErrorArgument = "fail",
+    ) -> "Stream[Result]":
+        """Any number of records for each: what `function(record)` yields or returns.
+
+        With `on_error` other than "fail" the outputs of one record are held in memory until it is done, so that a
+        record goes either to the output or to the side output, never in part to both.
+        """
+        return self._function_operator("flat_map", FlatMapOperator, function, name, parallelism, on_error)
+
+    def key_by(
+        self,
+        selector: Callable[[Record], Key],
+        *,
+        key_type: type[Key] | None = None,
+        name: str | None = None,
+        on_error: OnErrorArgument = "fail",
+    ) -> "KeyedStream[Key, Record]":
+        """The same records, those of one key all in the same subtask of what follows, in order.
+
+        Keys are compared by how they are serialised and all have one type: `key_type`, or that of the first key. The
+        selector runs where the records come from, as an operator called `<upstream>-key`.
+        """
+        operator = self._builder.name("key_by", name, default=f"{self._operator}-key")
+        check_function(operator, "key_by", selector)
+        check_key_type(operator, key_type)
+        self._add_function_operator(
+            operator,
+            "key_by",
+            lambda errors: KeyByOperator(selector, KeyChecker(operator, key_type).check, errors),
+            self._builder.node(self._operator).parallelism,
+            on_error,
+        )
+        return KeyedStream(self._builder, operator)
+
+    def process(
+        self,
+        function: ProcessFunction[Record, Result],
+        *,
+        name: str | None = None,
+        parallelism: int | None = None,
+        side_outputs: Iterable[SideOutput[Any]] = (),
+        on_error: Literal["fail"] = "fail",
+    ) -> "Stream[Result]":
+        """What `function` makes of each record; see `ProcessFunction`. `side_outputs`: those that it writes to and does
+        not have as class attributes."""
+        operator = self._builder.name("process", name)
+        check_process_function(operator, function, keyed=False)
+        check_fails_on_error(operator, "process", on_error)
+        tags = declared_side_outputs(operator, function, side_outputs)
+        self._builder.add(
+            LogicalNode(
+                operator,
+                "process",
+                (self._edge(),),
+                check_parallelism(operator, parallelism),
+                factory=lambda: ProcessOperator(copy_function(function, operator), tags),
+                side_outputs=tags,
+            )
+        )
+        return Stream(self._builder, operator)
+
+    def union(
+        self, *others: "Stream[Other]", name: str | None = None, parallelism: int | None = None
+    ) -> "Stream[Record | Other]":
+        """The records of this stream and of `others`, mixed; each stream's own stay in order."""
+        operator = self._builder.name("union", name)
+        if not others:
+            raise InvalidError(f"operator {operator} is a union of one stream", remedy="Give it the other streams.")
+        edges = (self._edge(), *(self._edge_of_other(operator, other) for other in others))
+        if len(set(edges)) != len(edges):
+            raise InvalidError(
+                f"operator {operator} is a union with the same stream twice, which would double its records",
+                remedy="Give each stream once; to double records on purpose use flat_map.",
+            )
+        self._builder.add(
+            LogicalNode(operator, "union", edges, check_parallelism(operator, parallelism), factory=UnionOperator)
+        )
+        return Stream(self._builder, operator)
+
+    def side_output(self, tag: SideOutput[Other]) -> "Stream[Other]":
+        """The records that the operator of this stream sent to its side output `tag`."""
+        if self._tag is not None:
+            raise InvalidError(
+                f"side output {self._tag!r} of operator {self._operator} has no side outputs itself",
+                remedy="Call side_output on the stream that the operator returned.",
+            )
+        name = check_side_output(self._operator, tag, self._builder.node(self._operator).side_outputs)
+        return Stream(self._builder, self._operator, name)
+
+    def sink(self, sink: Sink, *, name: str, parallelism: int | None = None) -> None:
+        """Write the records to `sink`, each exactly once."""
+        operator = self._builder.name("sink", name)
+        check_instance(operator, "a sink", sink, ("open_writer", "open_recovery"))
+        self._builder.add(
+            LogicalNode(operator, "sink", (self._edge(),), check_parallelism(operator, parallelism), sink=sink)
+        )
+
+    def __repr__(self) -> str:
+        return f"Stream({self._operator}{f', side output {self._tag}' if self._tag else ''})"
+
+    def _edge(self) -> InputEdge:
+        return InputEdge(self._operator, Partitioning.FORWARD, self._tag)
+
+    def _edge_of_other(self, union: OperatorName, other: object) -> InputEdge:
+        if not isinstance(other, Stream):
+            raise InvalidError(
+                f"operator {union} is a union with a {type(other).__name__}",
+                remedy="Give streams; call key_by behind the union, not before it.",
+            )
+        if other._builder is not self._builder:
+            raise InvalidError(
+                f"operator {union} is a union with {other._operator}, a stream of job {other._builder.job}",
+                remedy="All streams of a graph begin at the same Job object.",
+            )
+        return other._edge()
+
+    def _function_operator(
+        self,
+        kind: str,
+        operator_class: Callable[[Callable[[Any], Any], OnError], Operator],
+        function: Callable[[Any], Any],
+        name: str | None,
+        parallelism: int | None,
+        on_error: OnErrorArgument,
+    ) -> "Stream[Any]":
+        operator = self._builder.name(kind, name)
+        check_function(operator, kind, function)
+        self._add_function_operator(operator, kind, partial(operator_class, function), parallelism, on_error)
+        return Stream(self._builder, operator)
+
+    def _add_function_operator(
+        self,
+        operator: OperatorName,
+        kind: str,
+        make: Callable[[OnError], Operator],
+        parallelism: int | None,
+        on_error: OnErrorArgument,
+    ) -> None:
+        policy, tag = error_policy(operator, on_error)
+        errors = OnError(skip=policy is ErrorPolicy.SKIP, tag=tag)
+        self._builder.add(
+            LogicalNode(
+                operator,
+                kind,
+                (self._edge(),),
+                check_parallelism(operator, parallelism),
+                factory=partial(make, errors),
+                side_outputs=(tag,) if tag is not None else (),
+                on_error=policy,
+                error_tag=tag,
+            )
+        )
+
+
+class KeyedStream(Generic[Key, T]):
+    """Records with keys, on their way to an operator with state.
+
+    It has only what uses the key. `map`, `filter` and the others are missing on purpose: behind a `map` nothing could
+    say whether the key still fits the record. Call them before `key_by`, or call `key_by` again behind them.
+    """
+
+    def __init__(self, builder: GraphBuilder, key_by: OperatorName) -> None:
+        """For the engine; programs get keyed streams from `Stream.key_by`."""
+        self._builder = builder
+        self._key_by = key_by
+
+    def process(
+        self,
+        function: KeyedProcessFunction[Key, T, Result],
+        *,
+        name: str,
+        parallelism: int | None = None,
+        side_outputs: Iterable[SideOutput[Any]] = (),
+        on_error: Literal["fail"] = "fail",
+    ) -> Stream[Result]:
+        """What `function` makes of each record and the state of its key; see `KeyedProcessFunction`.
+
+        State is found again by `name` after a restart. `side_outputs` as in `Stream.process`.
+        """
+        operator = self._builder.name("process", name)
+        check_process_function(operator, function, keyed=True)
+        check_fails_on_error(operator, "process", on_error)
+        tags = declared_side_outputs(operator, function, side_outputs)
+        states = declarations(declared_states(operator, function))
+        return self._add(
+            operator,
+            "process",
+            lambda: KeyedProcessOperator(copy_function(function, operator), tags),
+            parallelism,
+            states,
+            tags,
+        )
+
+    def reduce(
+        self,
+        function: Callable[[T, T], T],
+        *,
+        name: str,
+        type: type[T] | Pickled[T] | None = None,
+        parallelism: int | None = None,
+        on_error: Literal["fail"] = "fail",
+    ) -> Stream[T]:
+        """Rolling reduce: for every record, `function` of all records of its key so far, in order.
+
+        The first record of a key is emitted as it is, then `function(so far, record)`. What was emitted is also the
+        state of the key, found again by `name`: nothing may change it. `type` says how it is serialised; left out, it
+        is what `function` is annotated to return.
+        """
+        operator = self._builder.name("reduce", name)
+        check_function(operator, "reduce", function)
+        check_fails_on_error(operator, "reduce", on_error)
+        state = reduced_state(operator, function, type)
+        return self._add(
+            operator,
+            "reduce",
+            lambda: ReduceOperator(function, state),
+            parallelism,
+            declarations({"value": state}),
+            (),
+        )
+
+    def side_output(self, tag: SideOutput[Other]) -> Stream[Other]:
+        """The records on which the key selector raised, where `key_by` has `on_error=tag`."""
+        return Stream(self._builder, self._key_by).side_output(tag)
+
+    def __repr__(self) -> str:
+        return f"KeyedStream({self._key_by})"
+
+    def _add(
+        self,
+        operator: OperatorName,
+        kind: str,
+        factory: OperatorFactory,
+        parallelism: int | None,
+        states: tuple[StateDeclaration, ...],
+        tags: tuple[str, ...],
+    ) -> Stream[Any]:
+        self._builder.add(
+            LogicalNode(
+                operator,
+                kind,
+                (InputEdge(self._key_by, Partitioning.HASH),),
+                check_parallelism(operator, parallelism),
+                factory=factory,
+                keyed=True,
+                states=states,
+                side_outputs=tags,
+            )
+        )
+        return Stream(self._builder, operator)

@@ -1,0 +1,216 @@
+"""The commands and their options: from words to calls.
+
+Everything that is done is done elsewhere, and imported when it is needed.
+"""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+from typer.core import TyperCommand
+
+from tidegate.cli import checkpoints
+from tidegate.cli.main import describe_version
+from tidegate.cli.text import render_table
+from tidegate.config import ConfigLayers, ResolvedConfig, StartOptions
+from tidegate.errors import InvalidError
+from tidegate.ids import is_name
+
+FRESH_WITHOUT_VALUE = "1"
+_ARGUMENTS = "tidegate.arguments"
+
+app = typer.Typer(
+    name="tidegate",
+    help="Stateful stream processing with end-to-end exactly-once results.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+app.add_typer(checkpoints.commands, name="checkpoints")
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(describe_version())
+        raise typer.Exit
+
+
+@app.callback()
+def _tidegate(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None: ...
+
+
+# ---- run -----------------------------------------------------------------------------------------------------------
+
+
+def split_arguments(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The command's own words, and the program's, behind the first `--`. `--fresh` alone becomes `--fresh=1`: an option
+    whose value may be left out."""
+    end = words.index("--") if "--" in words else len(words)
+    own = [f"--fresh={FRESH_WITHOUT_VALUE}" if word == "--fresh" else word for word in words[:end]]
+    return own, list(words[end + 1 :])
+
+
+class _RunCommand(TyperCommand):
+    """`run`, with what stands behind `--` kept for the program."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        own, ctx.meta[_ARGUMENTS] = split_arguments(args)
+        return super().parse_args(ctx, own)
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        return [*super().collect_usage_pieces(ctx), "[-- ARGS...]"]
+
+
+@app.command(cls=_RunCommand)
+def run(
+    context: typer.Context,
+    target: Annotated[
+        str, typer.Argument(metavar="FILE|MODULE[:NAME]", help="The program; NAME is `job` or `build`.")
+    ] = "",
+    parallelism: Annotated[
+        str | None, typer.Option("--parallelism", "-p", metavar="N", help="Workers, one process each.")
+    ] = None,
+    checkpoint_interval: Annotated[str | None, typer.Option(metavar="DURATION", help="500ms, 10s, 5m ...")] = None,
+    checkpoint_timeout: Annotated[str | None, typer.Option(metavar="DURATION")] = None,
+    checkpoint_dir: Annotated[str | None, typer.Option(metavar="DIR", help="Where checkpoints and logs are.")] = None,
+    state_backend: Annotated[str | None, typer.Option(metavar="memory|fs")] = None,
+    restart: Annotated[
+        str | None,
+        typer.Option(
+            metavar="STRATEGY",
+            help="none, fixed-delay:N:DELAY, failure-rate:N:PER:DELAY, exponential-delay, "
+            "exponential-delay:INITIAL:MAX[:RESET].",
+        ),
+    ] = None,
+    log_format: Annotated[str | None, typer.Option(metavar="text|json")] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any setting; may be repeated.")
+    ] = None,
+    fresh: Annotated[
+        str | None,
+        typer.Option(metavar="[LABEL]", help="Begin without any state, once for each new LABEL; --fresh=LABEL."),
+    ] = None,
+    from_checkpoint: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Go back to checkpoint N, once; what came later is redone.")
+    ] = None,
+    accept_lost_transactions: Annotated[
+        bool, typer.Option("--accept-lost-transactions", help="Go on although committed results are lost.")
+    ] = False,
+    in_process: Annotated[
+        bool, typer.Option("--in-process", help="Everything in one process and thread, for debuggers.")
+    ] = False,
+    show_config: Annotated[
+        bool, typer.Option("--show-config", help="Print each setting and where it came from; run nothing.")
+    ] = False,
+    from_savepoint: Annotated[str | None, typer.Option(hidden=True)] = None,
+    allow_non_restored_state: Annotated[bool, typer.Option("--allow-non-restored-state", hidden=True)] = False,
+) -> None:
+    """Run a job. Started again by the same command, it goes on from its last checkpoint."""
+    if from_savepoint is not None:
+        _not_yet("--from-savepoint", "Leave it out: a job goes on from its last checkpoint by itself.")
+    if allow_non_restored_state:
+        _not_yet("--allow-non-restored-state", "Keep the operators and their names, or begin anew with --fresh.")
+    options = StartOptions(_label(fresh), from_checkpoint, accept_lost_transactions, in_process)
+    if fresh is not None and from_checkpoint is not None:
+        raise InvalidError("--fresh and --from-checkpoint contradict each other", remedy="Give one of them.")
+    own = {
+        "parallelism": ("--parallelism", parallelism),
+        "checkpoints.interval": ("--checkpoint-interval", checkpoint_interval),
+        "checkpoints.timeout": ("--checkpoint-timeout", checkpoint_timeout),
+        "checkpoints.dir": ("--checkpoint-dir", checkpoint_dir),
+        "state.backend": ("--state-backend", state_backend),
+        "restart": ("--restart", restart),
+        "log.format": ("--log-format", log_format),
+    }
+    given = [(name, value, option) for name, (option, value) in own.items() if value is not None]
+    layers = ConfigLayers.of_this_process([*given, *map(_assignment, settings or ())])
+    _run(target, context.meta[_ARGUMENTS], layers, options, show_config=show_config)
+
+
+def _run(
+    target: str, arguments: Sequence[str], layers: ConfigLayers, options: StartOptions, *, show_config: bool
+) -> None:
+    from tidegate.deploy.program import load, spec_of_target
+
+    if not target:
+        if not show_config:
+            raise InvalidError(
+                "no program is given", remedy="Write tidegate run FILE, or MODULE, with :NAME if need be."
+            )
+        print(render_config(layers.resolve()))
+        return
+    spec = spec_of_target(target, arguments, Path.cwd(), sys.path)
+    if show_config:
+        print(render_config(layers.with_program(load(spec).config).resolve()))
+        return
+    from tidegate.cli.status import open_reporter
+    from tidegate.clock import SystemClock
+    from tidegate.deploy.launch import launch
+
+    launch(spec, layers, options, lambda log_format: open_reporter(log_format, sys.stderr, SystemClock()))
+
+
+def render_config(config: ResolvedConfig) -> str:
+    """Each setting, its value, and where that came from."""
+    return render_table(("setting", "value", "from"), [(row.name, row.value, row.place) for row in config.explain()])
+
+
+def _label(fresh: str | None) -> str | None:
+    if fresh is not None and not is_name(fresh):
+        raise InvalidError(f"--fresh={fresh} is not a label", remedy="Use 1 to 64 letters, digits, '_' and '-'.")
+    return fresh
+
+
+def _assignment(text: str) -> tuple[str, str, str]:
+    name, separator, value = text.partition("=")
+    if not separator:
+        raise InvalidError(f"--set {text} has no '='", remedy="Write --set KEY=VALUE, as in --set batch.size=4096.")
+    return name.strip(), value.strip(), f"--set {name.strip()}"
+
+
+# ---- demo ----------------------------------------------------------------------------------------------------------
+
+
+@app.command()
+def demo(
+    keep: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Keep topics, checkpoints and logs there to look at.")
+    ] = None,
+) -> None:
+    """Run a job on the embedded log, kill its processes, and check that nothing was lost or doubled."""
+    from tidegate.deploy.demo import run_demo
+
+    run_demo(keep)
+
+
+# ---- what is not in this version -----------------------------------------------------------------------------------
+
+
+def _not_yet(what: str, remedy: str) -> NoReturn:
+    raise InvalidError(f"{what} is not in this version yet", remedy=remedy)
+
+
+_LATER = {
+    "savepoint": "A job that is started again goes on from its last checkpoint by itself.",
+    "stop": "Send SIGTERM to the process of `tidegate run`, or press Ctrl-C: it commits what is prepared and exits 0.",
+    "state": "`tidegate checkpoints show` lists the states and their sizes.",
+    "transactions": "`tidegate checkpoints show` lists the pending transactions of a checkpoint.",
+}
+
+
+def _refuse_later_command(context: typer.Context) -> None:
+    name = str(context.info_name)
+    _not_yet(f"tidegate {name}", _LATER[name])
+
+
+for _name in _LATER:
+    app.command(_name, hidden=True, context_settings={"ignore_unknown_options": True, "allow_extra_args": True})(
+        _refuse_later_command
+    )

@@ -1,0 +1,118 @@
+"""What a process function is given with each record, and where its outputs wait until the engine takes them.
+
+The outputs of one input batch wait here in order, main output and side outputs apart. Nothing here outlives the
+processing of one batch: whatever must be there at the next one is state.
+"""
+
+from dataclasses import dataclass
+from itertools import repeat
+from typing import Any, Generic, TypeVar
+
+from tidegate.elements import Batch
+from tidegate.errors import InvalidError
+from tidegate.ids import OperatorName, SubtaskIndex, is_name
+
+Value = TypeVar("Value")
+Key = TypeVar("Key", covariant=True)
+
+
+@dataclass(frozen=True)
+class SideOutput(Generic[Value]):
+    """A second output of an operator, for records of type `Value`: `late = SideOutput[Order]("late")`.
+
+    Two with the same name are the same side output. Raises InvalidError for a name outside `[A-Za-z0-9_-]{1,64}`.
+    """
+
+    name: str
+
+    def __post_init__(self) -> None:
+        name: object = self.name
+        if not isinstance(name, str) or not is_name(name):
+            raise InvalidError(
+                f"{name!r} cannot name a side output",
+                remedy="Use 1 to 64 of the characters A-Z, a-z, 0-9, '_' and '-'.",
+            )
+
+
+class OutputBuffer:
+    """What one input batch has given so far. With timestamps when the input batch has them."""
+
+    __slots__ = ("_side", "main", "side_records")
+
+    def __init__(self, tags: tuple[str, ...], timed: bool) -> None:
+        self.main = Batch([], None, [] if timed else None)
+        self.side_records = 0
+        """How many records wait in side outputs."""
+        self._side = {tag: Batch([], None, [] if timed else None, tag) for tag in tags}
+
+    def stamp(self, timestamp: int) -> None:
+        """What came into the main output since the last call came from a record of `timestamp`."""
+        stamps = self.main.timestamps
+        if stamps is not None:
+            stamps.extend(repeat(timestamp, len(self.main.values) - len(stamps)))
+
+    def put_aside(self, tag: str, value: Any, timestamp: int | None) -> bool:
+        """Add `value` to the side output `tag`; False when there is none of that name."""
+        batch = self._side.get(tag)
+        if batch is None:
+            return False
+        batch.values.append(value)
+        if batch.timestamps is not None and timestamp is not None:
+            batch.timestamps.append(timestamp)
+        self.side_records += 1
+        return True
+
+    def take(self, timestamp: int | None = None) -> list[Batch]:
+        """Everything that waits, main output first, as non-empty batches; nothing waits afterwards. `timestamp` as in
+        `stamp`."""
+        if timestamp is not None:
+            self.stamp(timestamp)
+        taken = [batch for batch in (self.main, *self._side.values()) if batch.values]
+        self.main = _emptied(self.main)
+        self._side = {tag: _emptied(batch) for tag, batch in self._side.items()}
+        self.side_records = 0
+        return taken
+
+
+def _emptied(batch: Batch) -> Batch:
+    return Batch([], None, None if batch.timestamps is None else [], batch.tag)
+
+
+class Context:
+    """What a `ProcessFunction` knows besides the record. Valid during one call; never kept."""
+
+    __slots__ = ("_buffer", "_key", "operator", "parallelism", "subtask", "timestamp")
+
+    def __init__(self, operator: OperatorName, subtask: SubtaskIndex, parallelism: int) -> None:
+        self.operator = operator
+        """The operator's name."""
+        self.subtask = subtask
+        """Which of the operator's `parallelism` subtasks this is, from 0."""
+        self.parallelism = parallelism
+        self.timestamp: int | None = None
+        """The record's, in milliseconds since 1970; None when its source was not asked for timestamps."""
+        self._key: Any = None
+        self._buffer = OutputBuffer((), timed=False)
+
+    def output(self, tag: SideOutput[Value], value: Value) -> None:
+        """Send `value` to the side output `tag`. Raises InvalidError when the function does not declare it."""
+        if not self._buffer.put_aside(tag.name, value, self.timestamp):
+            raise InvalidError(
+                f"operator {self.operator} has no side output {tag.name!r}",
+                remedy="Make it a class attribute of the function, or name it in process(..., side_outputs=[...]).",
+            )
+
+    def _collect_into(self, buffer: OutputBuffer) -> None:
+        self._buffer = buffer
+
+
+class KeyedContext(Context, Generic[Key]):
+    """What a `KeyedProcessFunction` knows besides the record."""
+
+    __slots__ = ()
+
+    @property
+    def key(self) -> Key:
+        """The record's key; None in `open`."""
+        key: Key = self._key
+        return key

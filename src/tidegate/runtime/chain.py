@@ -1,0 +1,111 @@
+"""The chain of a task: fused operators that records pass without a channel between them. `push` begins an input batch,
+`next_output` does the next piece of work and gives the next batch that leaves the chain, until it gives None.
+
+Depth first: what an operator emits passes all operators behind it before the operator is asked for more, so that only
+one batch per operator is held, and the task can stop between any two outputs when it has no credit or its time is over.
+A barrier may be handled only when the chain is `idle`. The chain never runs an operator ahead of need, and never looks
+at single records.
+"""
+
+from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
+
+import msgspec
+
+from tidegate.elements import Batch
+from tidegate.errors import InternalError
+from tidegate.ids import OperatorName
+from tidegate.operators.contracts import Operator
+
+
+class OperatorCounts(msgspec.Struct, frozen=True):
+    """Records of one operator since the attempt began; `records_out` with side outputs."""
+
+    name: OperatorName
+    records_in: int
+    records_out: int
+
+
+class Chain:
+    """Runs `operators` in the order in which records pass them. They are opened and closed by whoever made them.
+
+    The main output of the last operator leaves the chain; so does, besides going to the next operator, that of an
+    operator in `outside`, and every batch with a tag (a side output), which the next operator does not see.
+    """
+
+    def __init__(
+        self,
+        operators: Sequence[tuple[OperatorName, Operator]],
+        outside: AbstractSet[OperatorName] = frozenset(),
+    ) -> None:
+        if not operators:
+            raise InternalError("a chain was made without operators")
+        self._names = [name for name, _ in operators]
+        self._operators = [operator for _, operator in operators]
+        self._outside = [name in outside for name in self._names]
+        self._outside[-1] = True
+        self._records_in = [0] * len(operators)
+        self._records_out = [0] * len(operators)
+        self._working: list[tuple[int, Iterator[Batch]]] = []
+        """Who is being asked for output, innermost last."""
+        self._to_end: list[int] = []
+        """Operators whose `end_of_input` is still to be called, the next one last."""
+        self._input_ended = False
+
+    @property
+    def idle(self) -> bool:
+        """Whether everything that was begun has left the chain."""
+        return not self._working and not self._to_end
+
+    @property
+    def ended(self) -> bool:
+        """Whether the input has ended and what the operators do at the end is done."""
+        return self._input_ended and self.idle
+
+    @property
+    def counts(self) -> tuple[OperatorCounts, ...]:
+        return tuple(map(OperatorCounts, self._names, self._records_in, self._records_out))
+
+    def push(self, batch: Batch) -> None:
+        """Begin a batch; only when idle."""
+        self._begin()
+        self._enter(0, batch)
+
+    def end_of_input(self, skip: AbstractSet[OperatorName]) -> None:
+        """Begin the end, operator by operator; only when idle. `skip`: those that had ended in the restored
+        checkpoint."""
+        self._begin()
+        self._input_ended = True
+        self._to_end = [position for position, name in enumerate(self._names) if name not in skip][::-1]
+
+    def next_output(self) -> tuple[OperatorName, Batch] | None:
+        """The next batch that leaves the chain, and whose output it is; None when what was begun is finished.
+
+        Raises what operators raise; then the chain is in pieces and the attempt over.
+        """
+        while not self.idle:
+            if not self._working:
+                ending = self._to_end.pop()
+                self._working.append((ending, iter(self._operators[ending].end_of_input())))
+            position, outputs = self._working[-1]
+            batch = next(outputs, None)
+            if batch is None:
+                self._working.pop()
+                continue
+            self._records_out[position] += len(batch)
+            if batch.tag is not None:
+                return self._names[position], batch
+            if position + 1 < len(self._operators):
+                self._enter(position + 1, batch)
+            if self._outside[position]:
+                return self._names[position], batch
+        return None
+
+    def _begin(self) -> None:
+        if not self.idle or self._input_ended:
+            state = "had ended" if self.ended else "was busy"
+            raise InternalError(f"work was given to the chain of {self._names[0]} while it {state}")
+
+    def _enter(self, position: int, batch: Batch) -> None:
+        self._records_in[position] += len(batch)
+        self._working.append((position, iter(self._operators[position].process(batch))))

@@ -1,0 +1,95 @@
+"""The input gate of a task: merges its input channels and aligns barriers. `poll` gives batches, `AlignedBarrier(n)`
+when barrier n has come through every channel, and `Ended` when every input has ended; `abandon` is called when the
+JobManager gives a checkpoint up.
+
+What must hold: between two aligned barriers the task sees, of each channel, exactly what lies between these barriers in
+it. So a channel whose barrier has come is not read until the alignment ends: its records stay where they are, and its
+sender runs out of credit. The gate never looks into batches, never buffers, and keeps no time.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from tidegate.elements import Barrier, Batch, Element
+from tidegate.errors import InternalError
+from tidegate.graph.physical import ChannelId
+from tidegate.ids import CheckpointId
+from tidegate.runtime.channels import InputChannel
+
+
+class AlignedBarrier(msgspec.Struct, frozen=True):
+    """Barrier `checkpoint` has come through every channel: now the task's state is the state of this checkpoint."""
+
+    checkpoint: CheckpointId
+
+
+class Ended(msgspec.Struct, frozen=True):
+    """All inputs have ended: no batch follows. Aligned barriers still do, until the job ends."""
+
+
+class InputGate:
+    """Reads `inputs` in turn. Barriers of checkpoints up to `last_checkpoint`, the restored one, are of the past."""
+
+    def __init__(self, inputs: Mapping[ChannelId, InputChannel], last_checkpoint: CheckpointId) -> None:
+        if not inputs:
+            raise InternalError("an input gate was made without channels")
+        self._channels = list(inputs)
+        self._inputs = list(inputs.values())
+        self._blocked = [False] * len(self._inputs)
+        self._ended = [False] * len(self._inputs)
+        self._turn = 0
+        self._aligning: CheckpointId | None = None
+        """The checkpoint whose barrier has come through some channels (those that are blocked)."""
+        self._closed = last_checkpoint
+        """Barriers up to this one do nothing: aligned, abandoned, or of the past."""
+
+    def poll(self) -> Batch | AlignedBarrier | Ended | None:
+        """What comes next; None when nothing has come, or only through blocked channels."""
+        fruitless = 0
+        while fruitless < len(self._inputs):
+            position = self._turn
+            self._turn = (position + 1) % len(self._inputs)
+            element = None if self._blocked[position] else self._inputs[position].poll()
+            if element is None:
+                fruitless += 1
+                continue
+            fruitless = 0
+            event = self._take(position, element)
+            if event is not None:
+                return event
+        return None
+
+    def abandon(self, checkpoint: CheckpointId) -> None:
+        """`checkpoint` will not complete: do not wait for its barriers, ignore them when they come."""
+        if self._aligning is not None and self._aligning <= checkpoint:
+            self._unblock()
+        self._closed = max(self._closed, checkpoint)
+
+    def _take(self, position: int, element: Element) -> Batch | AlignedBarrier | Ended | None:
+        if isinstance(element, Barrier):
+            return self._barrier(position, element.checkpoint)
+        if self._ended[position]:
+            raise InternalError(f"{element!r} came through {self._channels[position]} after its end of input")
+        if isinstance(element, Batch):
+            return element
+        self._ended[position] = True
+        return Ended() if all(self._ended) else None
+
+    def _barrier(self, position: int, checkpoint: CheckpointId) -> AlignedBarrier | None:
+        if checkpoint <= self._closed or (self._aligning is not None and checkpoint < self._aligning):
+            return None
+        if self._aligning is not None and checkpoint > self._aligning:
+            # The sender skipped the older one, so that its barrier will never come from there.
+            self.abandon(self._aligning)
+        self._aligning = checkpoint
+        self._blocked[position] = True
+        if not all(self._blocked):
+            return None
+        self._unblock()
+        self._closed = checkpoint
+        return AlignedBarrier(checkpoint)
+
+    def _unblock(self) -> None:
+        self._aligning = None
+        self._blocked = [False] * len(self._inputs)

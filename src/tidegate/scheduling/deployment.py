@@ -1,0 +1,298 @@
+"""One attempt, from recovery on: deploys the tasks, hands out splits, runs the checkpoint coordinator. Pure, like its owner.
+
+Checkpoints begin only when every task runs and every source has been looked at once: a checkpoint that knew no splits yet
+would, restored, be taken for that of a source without any.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from tidegate.checkpoint import coordinator as checkpoints
+from tidegate.checkpoint.coordinator import CheckpointPlan, Coordinator, PlannedOperator
+from tidegate.checkpoint.manifest import Manifest, SinkRecord
+from tidegate.checkpoint.protocol import (
+    Acknowledge,
+    CheckpointAbandoned,
+    CheckpointCompleted,
+    CommitsReported,
+    Decline,
+    SplitState,
+    TriggerCheckpoint,
+)
+from tidegate.checkpoint.recovery import SinkTarget
+from tidegate.clock import Now
+from tidegate.errors import ErrorKind, Failure
+from tidegate.graph.logical import Fingerprint, LogicalGraph, LogicalNode
+from tidegate.graph.physical import PhysicalGraph
+from tidegate.ids import Attempt, CheckpointId, LogInstance, OperatorName, TaskId, VertexName, WorkerIndex
+from tidegate.runtime.control import (
+    AssignSplits,
+    Deploy,
+    TaskEnded,
+    TaskFailed,
+    TaskRunning,
+    ToJobManager,
+    ToWorker,
+    WorkerReady,
+)
+from tidegate.scheduling.enumerator import SplitEnumerator
+from tidegate.scheduling.protocol import Command, Discover, SendToWorker, Tell, WakeAt
+from tidegate.scheduling.restore import restored_for
+from tidegate.scheduling.settings import JobSettings
+
+
+class AttemptFailed(msgspec.Struct, frozen=True):
+    """To the owner: the attempt is over."""
+
+    failure: Failure
+
+
+class AllTasksRun(msgspec.Struct, frozen=True):
+    """To the owner: the attempt is healthy from now on."""
+
+
+Outcome = (
+    Command
+    | AttemptFailed
+    | AllTasksRun
+    | checkpoints.AppendManifest
+    | checkpoints.CheckpointSettled
+    | checkpoints.AllCommitted
+)
+"""What a deployment asks its owner for: commands to pass on, and decisions about the log and the attempt."""
+
+
+class Deployment:
+    """The tasks of one attempt. `manifest` is what it restores."""
+
+    def __init__(
+        self,
+        graph: LogicalGraph,
+        physical: PhysicalGraph,
+        settings: JobSettings,
+        instance: LogInstance,
+        attempt: Attempt,
+        fingerprint: Fingerprint,
+    ) -> None:
+        self._graph = graph
+        self._physical = physical
+        self._settings = settings
+        self._instance = instance
+        self.attempt = attempt
+        self._fingerprint = fingerprint
+        self._addresses: dict[WorkerIndex, str] = {}
+        self._is_recovered = False
+        self._manifest: Manifest | None = None
+        self._highest = CheckpointId(0)
+        self._running: set[TaskId] = set()
+        self._ended: set[TaskId] = set()
+        self._enumerators: dict[OperatorName, SplitEnumerator] = {}
+        self._undiscovered: set[OperatorName] = set()
+        self._discover_at: dict[OperatorName, float] = {}
+        self._coordinator: Coordinator | None = None
+        self._has_begun = False
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether no completed checkpoint has a commit under way."""
+        return self._coordinator is None or self._coordinator.is_settled
+
+    @property
+    def highest_checkpoint(self) -> CheckpointId:
+        """The highest id used so far."""
+        return self._coordinator.last if self._coordinator else self._highest
+
+    # -- deploying --
+
+    def recovered(self, manifest: Manifest | None, highest: CheckpointId) -> list[Outcome]:
+        """Transactions are settled: state may be restored. `highest`: the highest checkpoint id ever used."""
+        self._is_recovered = True
+        self._manifest = manifest
+        self._highest = highest
+        return self._deploy()
+
+    def _deploy(self) -> list[Outcome]:
+        if not self._is_recovered or len(self._addresses) < self._physical.workers:
+            return []
+        self._enumerators = {node.name: self._enumerator(node) for node in self._graph.sources}
+        self._coordinator = Coordinator(self._settings.checkpoints, self._plan(), self._enumerators, self._highest)
+        peers = tuple(self._addresses[worker] for worker in sorted(self._addresses))
+        return [self._send(worker, self._deploy_message(worker, peers)) for worker in sorted(self._addresses)]
+
+    def _deploy_message(self, worker: WorkerIndex, peers: tuple[str, ...]) -> Deploy:
+        manifest = self._manifest
+        return Deploy(
+            job=self._graph.job,
+            attempt=self.attempt,
+            instance=self._instance,
+            parallelism=self._settings.parallelism,
+            max_parallelism=self._settings.max_parallelism,
+            restored=restored_for(manifest, self._physical, worker) if manifest else (),
+            peers=peers,
+            options=self._settings.runtime,
+            storage=self._settings.storage,
+            last_checkpoint=self._highest,
+        )
+
+    def _enumerator(self, node: LogicalNode) -> SplitEnumerator:
+        assert node.source is not None
+        record = self._manifest.operator(node.name) if self._manifest else None
+        return SplitEnumerator(
+            node.name,
+            parallelism=self._vertex_parallelism(node.name),
+            restored=record.splits if record else None,
+            rediscovers=node.source.discovery_interval is not None and not node.source.bounded,
+            bounded=node.source.bounded,
+        )
+
+    def _plan(self) -> CheckpointPlan:
+        records = {target.sink: target.record for target in sink_targets(self._graph)}
+        operators = tuple(
+            PlannedOperator(node.name, self._vertex_parallelism(node.name), records.get(node.name))
+            for node in self._graph.nodes
+        )
+        with_sink = {vertex.name for vertex in self._physical.vertices if vertex.operators[-1] in records}
+        return CheckpointPlan(
+            job=self._graph.job,
+            instance=self._instance,
+            attempt=self.attempt,
+            parallelism=self._settings.parallelism,
+            max_parallelism=self._settings.max_parallelism,
+            operators=operators,
+            tasks=frozenset(self._physical.tasks),
+            sink_tasks=frozenset(task for task in self._physical.tasks if task.vertex in with_sink),
+        )
+
+    def _vertex_parallelism(self, operator: OperatorName) -> int:
+        return next(vertex.parallelism for vertex in self._physical.vertices if operator in vertex.operators)
+
+    # -- messages of workers --
+
+    def received(self, worker: WorkerIndex, message: ToJobManager, now: Now) -> list[Outcome]:
+        match message:
+            case WorkerReady():
+                return self._worker_ready(worker, message)
+            case TaskRunning(task):
+                self._running.add(task)
+                return self._all_running(now) if len(self._running) == len(self._physical.tasks) else []
+            case TaskEnded(task):
+                self._ended.add(task)
+                has_all = len(self._ended) == len(self._physical.tasks)
+                return self.coordinate(checkpoints.AllTasksEnded(), now) if has_all else []
+            case TaskFailed(_, failure):
+                return [AttemptFailed(failure)]
+            case Acknowledge() | Decline() | CommitsReported():
+                return self.coordinate(message, now)
+            case _:
+                return []
+
+    def _worker_ready(self, worker: WorkerIndex, message: WorkerReady) -> list[Outcome]:
+        if message.fingerprint != self._fingerprint:
+            return [AttemptFailed(_other_program(self._fingerprint, message.fingerprint))]
+        self._addresses[worker] = message.data_address
+        return self._deploy()
+
+    def _all_running(self, now: Now) -> list[Outcome]:
+        outcomes: list[Outcome] = [AllTasksRun()]
+        for name, enumerator in self._enumerators.items():
+            if enumerator.needs_discovery:
+                self._undiscovered.add(name)
+                outcomes.append(Discover(self.attempt, name, enumerator.known))
+            else:
+                outcomes += self._assign(enumerator)
+        return outcomes + self._begin_checkpoints(now)
+
+    # -- splits --
+
+    def discovered(self, operator: OperatorName, splits: Sequence[SplitState], now: Now) -> list[Outcome]:
+        enumerator = self._enumerators[operator]
+        enumerator.discovered(splits)
+        self._undiscovered.discard(operator)
+        return [*self._assign(enumerator), *self._look_again(operator, now), *self._begin_checkpoints(now)]
+
+    def discovery_failed(self, operator: OperatorName, failure: Failure, now: Now) -> list[Outcome]:
+        if operator in self._undiscovered or failure.kind is not ErrorKind.UNAVAILABLE:
+            return [AttemptFailed(failure)]
+        # A later look may fail without harm: what is not found now is found by the next one, from its beginning.
+        text = f"source {operator} could not be looked at for new splits: {failure.message}"
+        return [Tell("warning", text), *self._look_again(operator, now)]
+
+    def _look_again(self, operator: OperatorName, now: Now) -> list[Outcome]:
+        source = self._graph.node(operator).source
+        if source is None or source.bounded or source.discovery_interval is None:
+            return []
+        self._discover_at[operator] = now.monotonic + source.discovery_interval
+        return [WakeAt(self._discover_at[operator])]
+
+    def _assign(self, enumerator: SplitEnumerator) -> list[Outcome]:
+        name = enumerator.operator
+        vertex = VertexName(next(v.name for v in self._physical.vertices if name in v.operators))
+        return [
+            self._send(WorkerIndex(a.subtask), AssignSplits(name, TaskId(vertex, a.subtask), a.splits, a.no_more))
+            for a in enumerator.assign()
+        ]
+
+    # -- checkpoints --
+
+    def _begin_checkpoints(self, now: Now) -> list[Outcome]:
+        if self._has_begun or self._undiscovered or len(self._running) < len(self._physical.tasks):
+            return []
+        self._has_begun = True
+        return self.coordinate(checkpoints.TasksRunning(), now)
+
+    def wake(self, now: Now) -> list[Outcome]:
+        outcomes: list[Outcome] = []
+        for operator in [name for name, at in self._discover_at.items() if now.monotonic >= at]:
+            del self._discover_at[operator]
+            outcomes.append(Discover(self.attempt, operator, self._enumerators[operator].known))
+        return outcomes + self.coordinate(checkpoints.Wake(), now)
+
+    def coordinate(self, event: checkpoints.Event, now: Now) -> list[Outcome]:
+        """Pass an event to the coordinator, and its commands on."""
+        if self._coordinator is None:
+            return []
+        return [out for command in self._coordinator.handle(event, now) for out in self._translate(command)]
+
+    def _translate(self, command: checkpoints.Command) -> list[Outcome]:
+        match command:
+            case checkpoints.Trigger(checkpoint):
+                sources = {vertex.name for vertex in self._physical.vertices if not self._physical.inputs(vertex.name)}
+                workers = sorted({task.subtask for task in self._physical.tasks if task.vertex in sources})
+                return [self._send(WorkerIndex(worker), TriggerCheckpoint(checkpoint)) for worker in workers]
+            case checkpoints.NotifyCompleted(checkpoint):
+                return self._send_all(CheckpointCompleted(self.attempt, checkpoint))
+            case checkpoints.NotifyAbandoned(checkpoint, reason):
+                told = Tell("warning", f"checkpoint {checkpoint} is abandoned: {reason}", {"checkpoint": checkpoint})
+                return [told, *self._send_all(CheckpointAbandoned(checkpoint))]
+            case checkpoints.FailAttempt(failure):
+                return [AttemptFailed(failure)]
+            case checkpoints.WakeAt(at):
+                return [WakeAt(at)]
+            case _:
+                return [command]
+
+    def _send_all(self, message: ToWorker) -> list[Outcome]:
+        return [self._send(worker, message) for worker in sorted(self._addresses)]
+
+    def _send(self, worker: WorkerIndex, message: ToWorker) -> SendToWorker:
+        return SendToWorker(self.attempt, worker, message)
+
+
+def sink_targets(graph: LogicalGraph) -> tuple[SinkTarget, ...]:
+    """The program's sinks, as recovery and manifests need them."""
+    return tuple(
+        SinkTarget(node.name, SinkRecord(node.sink.transaction_prefix or graph.job, node.sink.recovery_spec))
+        for node in graph.sinks
+        if node.sink is not None
+    )
+
+
+def _other_program(own: Fingerprint, other: Fingerprint) -> Failure:
+    differing = [f"  JobManager: {line}" for line in own.lines if line not in other.lines]
+    differing += [f"  worker:     {line}" for line in other.lines if line not in own.lines]
+    return Failure(
+        ErrorKind.INVALID,
+        "the program built another graph in a worker:\n" + "\n".join(differing or ["  the same lines in another order"]),
+        "A program must build the same graph each time: no names or operators from a clock, chance or the environment.",
+    )

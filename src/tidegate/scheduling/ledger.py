@@ -1,0 +1,110 @@
+"""The JobManager's view of the checkpoint log: what is stored as far as it knows, and the one append that may be undecided. Pure."""
+
+from collections.abc import Sequence
+
+from tidegate.checkpoint.log import (
+    Body,
+    CleanStop,
+    Completed,
+    Created,
+    Entry,
+    LogCursor,
+    LogView,
+    StoredEntry,
+    Unreadable,
+    prunable,
+    view_log,
+)
+from tidegate.checkpoint.manifest import Manifest, files_of
+from tidegate.clock import Now
+from tidegate.ids import Attempt, LogInstance
+from tidegate.scheduling.protocol import Append, CleanUp
+
+APPEND_RETRY = 0.5
+"""Seconds between two tries of an append whose outcome is unknown."""
+
+
+class Ledger:
+    """Nothing can be appended while an append is undecided; it is repeated, the same bytes, until it is."""
+
+    def __init__(self, stored: Sequence[StoredEntry], nonce: str, new_instance: LogInstance) -> None:
+        self._stored = list(stored)
+        self.view: LogView = view_log(self._stored)
+        self._cursor = LogCursor(self.view.next_position, nonce, self.view.instance or new_instance)
+        self._again_at: float | None = None
+
+    @property
+    def instance(self) -> LogInstance:
+        return self._cursor.instance
+
+    @property
+    def is_undecided(self) -> bool:
+        return self._cursor.pending is not None
+
+    @property
+    def restorable(self) -> Manifest | None:
+        """The checkpoint from which the next attempt goes on."""
+        return self.view.newest
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether everything that `restorable` names is known to be committed: a clean stop said so, or a later checkpoint
+        completed (it was triggered only after that) and an operator went back."""
+        newest = self.view.completed[-1] if self.view.completed else None
+        if newest is None or not isinstance(newest.body, Completed):
+            return True
+        later = [e for e in self.view.entries if isinstance(e, Entry) and e.position > newest.position]
+        went_back = any(isinstance(e.body, Completed) and e.position in self.view.discarded for e in later)
+        stopped = any(
+            isinstance(e.body, CleanStop) and e.body.checkpoint == newest.body.manifest.checkpoint for e in later
+        )
+        return went_back or stopped
+
+    def append(self, body: Body, attempt: Attempt, now: Now) -> Append:
+        return Append(self._cursor.begin(body, Attempt(0) if isinstance(body, Created) else attempt, now.wall))
+
+    def won(self) -> Entry:
+        """The append is in the log."""
+        entry = self._cursor.won()
+        self._again_at = None
+        self._stored.append(entry)
+        self.view = view_log(self._stored)
+        return entry
+
+    def unanswered(self, now: Now) -> float:
+        """Nobody knows whether it is; returns when to ask again (monotonic seconds)."""
+        self._again_at = now.monotonic + APPEND_RETRY
+        return self._again_at
+
+    def due(self, now: Now) -> Append | None:
+        """The undecided append, when it is time to repeat it."""
+        if self._again_at is None or now.monotonic < self._again_at or self._cursor.pending is None:
+            return None
+        self._again_at = None
+        return Append(self._cursor.pending)
+
+    # -- what may be deleted, after a later entry of one's own was won --
+
+    @property
+    def needed_files(self) -> frozenset[str]:
+        """Every file that an entry in the log names, whether it counts or not."""
+        return files_of(_manifests(self._stored))
+
+    def clean_up(self, retained: int, garbage: Sequence[str]) -> CleanUp:
+        """Drop what is older than the `retained` newest completed checkpoints, from the bottom up, and the files that
+        only these entries, or nobody (`garbage`), named."""
+        positions = prunable(self.view, retained)
+        dropped = [e for e in self._stored if e.position in positions]
+        self._stored = [e for e in self._stored if e.position not in positions]
+        self.view = view_log(self._stored)
+        files = files_of(_manifests(dropped)).union(garbage) - self.needed_files
+        return CleanUp(positions, tuple(sorted(files)))
+
+    @property
+    def may_sweep(self) -> bool:
+        """Whether files that no entry names may be deleted: not while an entry that cannot be read may name them."""
+        return not any(isinstance(e, Unreadable) for e in self._stored)
+
+
+def _manifests(stored: Sequence[StoredEntry]) -> list[Manifest]:
+    return [e.body.manifest for e in stored if isinstance(e, Entry) and isinstance(e.body, Completed)]

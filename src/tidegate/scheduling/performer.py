@@ -1,0 +1,251 @@
+"""Performs what the JobManager decides, over ports: the only place where its commands meet the outside.
+
+The same performer runs over real processes (`deploy/`) and in the simulated world (`testing/sim`); only the ports differ. It
+decides nothing: each command is one call on a lane of the executor or on the cluster, and each answer one event.
+"""
+
+import importlib
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from tidegate.checkpoint import recovery
+from tidegate.checkpoint.log import Completed, Takeover
+from tidegate.checkpoint.protocol import RecoverySpec, Retry, TriggerCheckpoint
+from tidegate.checkpoint.store import CheckpointStore, Won, attempt_of
+from tidegate.clock import Clock
+from tidegate.errors import ErrorKind, Failure, InvalidError, TidegateError
+from tidegate.failpoints import reach
+from tidegate.graph.logical import LogicalGraph
+from tidegate.ids import Attempt, WorkerIndex
+from tidegate.metrics import Reporter
+from tidegate.operators.contracts import TransactionRecovery
+from tidegate.runtime.control import ToWorker
+from tidegate.runtime.ports import Executor
+from tidegate.scheduling import protocol as p
+from tidegate.scheduling.job_manager import JobManager
+
+LOG_LANE = "log"
+SINK_LANE = "sinks"
+
+
+class Cluster(Protocol):
+    """Where workers run. Its answers and everything that happens to workers come as events to `deliver`."""
+
+    def spawn(self, attempt: Attempt, count: int) -> None:
+        """→ WorkersSpawned or StepFailed; then Received and WorkerDied."""
+        ...
+
+    def send(self, attempt: Attempt, worker: WorkerIndex, message: ToWorker) -> None:
+        """Once and in order, as long as the worker lives."""
+        ...
+
+    def end(self, attempt: Attempt, grace: float) -> None:
+        """Let the workers exit within `grace` seconds, then kill them; → WorkersGone when no process is left."""
+        ...
+
+    def end_recorded(self, takeover: Takeover) -> None:
+        """Kill the recorded workers that still run on this host; → OldWorkersEnded."""
+        ...
+
+
+class JobManagerPerformer:
+    """One JobManager process without its loop: whoever owns the loop calls `start`, `deliver`, and `wake` when it is time."""
+
+    def __init__(
+        self,
+        manager: JobManager,
+        graph: LogicalGraph,
+        cluster: Cluster,
+        store: CheckpointStore,
+        executor: Executor,
+        clock: Clock,
+        reporter: Reporter,
+    ) -> None:
+        self.manager = manager
+        self._graph = graph
+        self._cluster = cluster
+        self._store = store
+        self._executor = executor
+        self._clock = clock
+        self._reporter = reporter
+        self._recoveries: dict[str, TransactionRecovery] = {}
+        self._wakes: list[float] = []
+        self.is_done = False
+        self.failure: Failure | None = None
+        """With what the JobManager ended; None is success."""
+
+    @property
+    def wake_at(self) -> float | None:
+        """When `wake` is to be called next, monotonic seconds."""
+        return min(self._wakes, default=None)
+
+    def start(self) -> None:
+        self.deliver(p.Start())
+
+    def wake(self) -> None:
+        now = self._clock.now().monotonic
+        if any(at <= now for at in self._wakes):
+            self._wakes = [at for at in self._wakes if at > now]
+            self.deliver(p.Wake())
+
+    def deliver(self, event: p.Event) -> None:
+        """An event for the JobManager, on the stepping thread."""
+        for command in self.manager.handle(event, self._clock.now()):
+            self._perform(command)
+
+    def show_status(self) -> None:
+        self._reporter.update(self.manager.status(self._clock.now()))
+
+    def _perform(self, command: p.Command) -> None:
+        match command:
+            case p.SendToWorker(attempt, worker, message):
+                self._cluster.send(attempt, worker, message)
+                if isinstance(message, TriggerCheckpoint):
+                    reach("trigger:after")
+            case p.SpawnWorkers(attempt, count):
+                self._cluster.spawn(attempt, count)
+            case p.EndWorkers(attempt, grace):
+                self._cluster.end(attempt, grace)
+            case p.EndOldWorkers(takeover):
+                self._cluster.end_recorded(takeover)
+            case p.WakeAt(at):
+                self._wakes.append(at)
+            case p.Tell(level, text, fields):
+                self._reporter.event(level, text, **fields)
+            case p.Exit(failure):
+                self.is_done, self.failure = True, failure
+            case _:
+                self._submit(command)
+
+    def _submit(self, command: p.Command) -> None:
+        """What blocks."""
+        match command:
+            case p.ReadLog():
+                self._ask(LOG_LANE, self._store.read_log, lambda stored: p.LogRead(tuple(stored)), p.StepFailed)
+            case p.Append():
+                self._append(command)
+            case p.Discover(attempt, operator, known):
+                source = self._graph.node(operator).source
+                assert source is not None
+                self._ask(
+                    f"discovery:{operator}",
+                    lambda: source.discover(known),
+                    lambda splits: p.SplitsFound(attempt, operator, tuple(splits)),
+                    lambda failure: p.DiscoveryFailed(attempt, operator, failure),
+                )
+            case p.Recover(attempt, step):
+                self._ask(
+                    SINK_LANE,
+                    lambda: self._recover(step),
+                    lambda event: p.RecoveryAnswered(attempt, event),
+                    lambda failure: p.RecoveryAnswered(attempt, _no_answer(step, failure)),
+                )
+            case p.CleanUp() | p.CleanUpOrphans():
+                self._executor.submit(LOG_LANE, lambda: self._clean_up(command), self._cleaned_up)
+
+    def _ask(
+        self,
+        lane: str,
+        work: Callable[[], Any],
+        event: Callable[[Any], p.Event],
+        otherwise: Callable[[Failure], p.Event],
+    ) -> None:
+        def done(result: Any, error: BaseException | None) -> None:
+            self.deliver(event(result) if error is None else otherwise(as_failure(error)))
+
+        self._executor.submit(lane, work, done)
+
+    def _append(self, command: p.Append) -> None:
+        entry = command.entry
+        is_checkpoint = isinstance(entry.body, Completed)
+
+        def work() -> Any:
+            if is_checkpoint:
+                reach("log-append:before")
+            result = self._store.append(entry)
+            if is_checkpoint:
+                reach("log-append:after")
+            return result
+
+        def done(result: Any, error: BaseException | None) -> None:
+            if error is not None:
+                failure = as_failure(error)
+                unknown = failure.kind is ErrorKind.UNAVAILABLE
+                self.deliver(
+                    p.AppendUnanswered(entry.position, failure.message) if unknown else p.StepFailed(failure)
+                )
+            elif isinstance(result, Won):
+                self.deliver(p.AppendWon(entry.position))
+            else:
+                self.deliver(p.AppendRefused(entry.position, result.by))
+
+        self._executor.submit(LOG_LANE, work, done)
+
+    def _recover(self, step: recovery.ListOpen | recovery.Commit | recovery.Abort) -> recovery.Event:
+        sink = self._recovery(step.target.record.recovery)
+        match step:
+            case recovery.ListOpen(target):
+                return recovery.Listed(target, tuple(sink.open_transactions(target.record.prefix, target.sink)))
+            case recovery.Commit(_, committable, permit):
+                reach("recovery-commit:before")
+                outcome = sink.commit(committable, permit)
+                reach("recovery-commit:after")
+                return recovery.CommitAnswered(committable, outcome)
+            case recovery.Abort(_, id):
+                reach("recovery-abort:before")
+                sink.abort(id)
+                reach("recovery-abort:after")
+                return recovery.Aborted(id)
+
+    def _recovery(self, spec: RecoverySpec) -> TransactionRecovery:
+        """The program's own access where the sink is where it was; by the manifest's words otherwise."""
+        key = f"{spec.factory} {sorted(spec.arguments.items())}"
+        if key not in self._recoveries:
+            own = next((n.sink for n in self._graph.sinks if n.sink and n.sink.recovery_spec == spec), None)
+            self._recoveries[key] = own.open_recovery() if own else open_by_spec(spec.factory, spec.arguments)
+        return self._recoveries[key]
+
+    def _clean_up(self, command: p.CleanUp | p.CleanUpOrphans) -> None:
+        match command:
+            case p.CleanUp(positions, files):
+                self._store.prune(positions)
+                self._store.delete_files(files)
+            case p.CleanUpOrphans(before, keep):
+                found = [path for path in self._store.state_files() if path not in keep]
+                self._store.delete_files(path for path in found if (attempt_of(path) or before) < before)
+
+    def _cleaned_up(self, _: Any, error: BaseException | None) -> None:
+        if error is not None:
+            self._reporter.event("warning", f"old checkpoints could not be removed: {as_failure(error).message}")
+
+    def close(self) -> None:
+        for sink in self._recoveries.values():
+            sink.close()
+
+
+def open_by_spec(factory: str, arguments: Mapping[str, str]) -> TransactionRecovery:
+    """Call 'module:function' with `arguments` as keywords. Raises InvalidError when it is not there."""
+    module, _, name = factory.partition(":")
+    try:
+        make = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise InvalidError(
+            f"the checkpoint names {factory} to reach a sink's transactions, and it cannot be imported: {error}",
+            remedy="Install what the program that wrote the checkpoint had.",
+        ) from error
+    opened: TransactionRecovery = make(**arguments)
+    return opened
+
+
+def _no_answer(step: object, failure: Failure) -> recovery.Event:
+    if isinstance(step, recovery.Commit) and failure.kind is ErrorKind.INTERNAL:
+        return recovery.CommitAnswered(step.committable, Retry(failure.message))
+    return recovery.NoAnswer(failure)
+
+
+def as_failure(error: BaseException) -> Failure:
+    """An exception as data; one that is not ours is our bug."""
+    if isinstance(error, TidegateError):
+        return error.failure
+    text = f"{type(error).__name__}: {error}"
+    return Failure(ErrorKind.INTERNAL, text, "This is a bug in Tidegate: please report it with this traceback.")

@@ -1,0 +1,58 @@
+"""Adds up what workers report about records, for the status line. Decides nothing; a lost report does no harm."""
+
+import msgspec
+
+from tidegate.ids import OperatorName, TaskId
+from tidegate.runtime.control import WorkerMetrics
+
+RATE_SECONDS = 3.0
+"""Rates are means over about this long."""
+
+
+class Totals(msgspec.Struct, frozen=True):
+    """Since this process began; rates in records a second."""
+
+    records_in: int
+    records_out: int
+    records_skipped: int
+    records_in_rate: float
+    records_out_rate: float
+
+
+class Progress:
+    """`sources` and `sinks`: whose records count as in and out."""
+
+    def __init__(self, sources: frozenset[OperatorName], sinks: frozenset[OperatorName]) -> None:
+        self._sources = sources
+        self._sinks = sinks
+        self._of_attempt: dict[tuple[TaskId, OperatorName], tuple[int, int, int]] = {}
+        self._before = (0, 0, 0)
+        """Totals of the attempts that are over."""
+        self._samples: list[tuple[float, int, int]] = []
+
+    def report(self, metrics: WorkerMetrics, now: float) -> None:
+        for row in metrics.operators:
+            taken = row.records_out if row.operator in self._sources else 0
+            given = row.records_in if row.operator in self._sinks else 0
+            self._of_attempt[row.task, row.operator] = (taken, given, row.records_skipped)
+        taken, given, _ = self._sum()
+        self._samples.append((now, taken, given))
+        while len(self._samples) > 2 and self._samples[1][0] <= now - RATE_SECONDS:
+            self._samples.pop(0)
+
+    def attempt_over(self) -> None:
+        """The next reports count from zero."""
+        self._before = self._sum()
+        self._of_attempt = {}
+
+    def totals(self, now: float) -> Totals:
+        taken, given, skipped = self._sum()
+        if not self._samples or now <= self._samples[0][0]:
+            return Totals(taken, given, skipped, 0.0, 0.0)
+        since, taken_then, given_then = self._samples[0]
+        seconds = now - since
+        return Totals(taken, given, skipped, (taken - taken_then) / seconds, (given - given_then) / seconds)
+
+    def _sum(self) -> tuple[int, int, int]:
+        rows = [self._before, *self._of_attempt.values()]
+        return (sum(r[0] for r in rows), sum(r[1] for r in rows), sum(r[2] for r in rows))

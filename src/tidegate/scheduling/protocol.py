@@ -1,0 +1,238 @@
+"""What a JobManager is told and what it wants done: its events and commands, as data.
+
+Whoever performs commands (`scheduling.performer`, over real or simulated ports) answers with events; nothing else reaches a
+JobManager. Everything that belongs to one attempt carries its number, and what comes from another attempt is ignored.
+"""
+
+import msgspec
+
+from tidegate.checkpoint import recovery
+from tidegate.checkpoint.log import Entry, ProcessRecord, StoredEntry, Takeover
+from tidegate.checkpoint.protocol import SplitState
+from tidegate.errors import Failure
+from tidegate.ids import Attempt, LogPosition, OperatorName, WorkerIndex
+from tidegate.metrics import Level
+from tidegate.runtime.control import ToJobManager, ToWorker
+
+# ---- events --------------------------------------------------------------------------------------------------------
+
+
+class Start(msgspec.Struct, frozen=True):
+    """The process has begun."""
+
+
+class LogRead(msgspec.Struct, frozen=True):
+    stored: tuple[StoredEntry, ...]
+
+
+class AppendWon(msgspec.Struct, frozen=True):
+    """The entry is in the log, as ours."""
+
+    position: LogPosition
+
+
+class AppendRefused(msgspec.Struct, frozen=True):
+    """Another JobManager's entry is at the position: we are fenced."""
+
+    position: LogPosition
+    by: StoredEntry | None
+
+
+class AppendUnanswered(msgspec.Struct, frozen=True):
+    """Nobody knows whether the entry is, or will be, in the log."""
+
+    position: LogPosition
+    why: str
+
+
+class WorkersSpawned(msgspec.Struct, frozen=True):
+    """The processes exist; they import the program and report `WorkerReady`."""
+
+    attempt: Attempt
+    processes: tuple[ProcessRecord, ...]
+    control_address: str
+
+
+class OldWorkersEnded(msgspec.Struct, frozen=True):
+    """No worker that the last takeover recorded on this host is alive."""
+
+
+class WorkerDied(msgspec.Struct, frozen=True):
+    attempt: Attempt
+    worker: WorkerIndex
+    how: str
+    """'killed by SIGKILL', 'exited with 1' …"""
+
+
+class WorkersGone(msgspec.Struct, frozen=True):
+    """Every worker process of the attempt has exited."""
+
+    attempt: Attempt
+
+
+class Received(msgspec.Struct, frozen=True):
+    """A control message of a worker, once and in order."""
+
+    attempt: Attempt
+    worker: WorkerIndex
+    message: ToJobManager
+
+
+class SplitsFound(msgspec.Struct, frozen=True):
+    attempt: Attempt
+    operator: OperatorName
+    splits: tuple[SplitState, ...]
+
+
+class DiscoveryFailed(msgspec.Struct, frozen=True):
+    attempt: Attempt
+    operator: OperatorName
+    failure: Failure
+
+
+class RecoveryAnswered(msgspec.Struct, frozen=True):
+    attempt: Attempt
+    event: recovery.Event
+
+
+class StepFailed(msgspec.Struct, frozen=True):
+    """A command could not be carried out, and it has no event of its own for that (reading the log, starting workers)."""
+
+    failure: Failure
+
+
+class CheckpointWanted(msgspec.Struct, frozen=True):
+    """Somebody asks for a checkpoint now."""
+
+
+class StopWanted(msgspec.Struct, frozen=True):
+    """Ctrl-C, SIGTERM: end cleanly."""
+
+
+class Wake(msgspec.Struct, frozen=True):
+    """The time of a `WakeAt` has come. Too many do nothing."""
+
+
+Event = (
+    Start
+    | LogRead
+    | AppendWon
+    | AppendRefused
+    | AppendUnanswered
+    | WorkersSpawned
+    | OldWorkersEnded
+    | WorkerDied
+    | WorkersGone
+    | Received
+    | SplitsFound
+    | DiscoveryFailed
+    | RecoveryAnswered
+    | StepFailed
+    | CheckpointWanted
+    | StopWanted
+    | Wake
+)
+
+# ---- commands ------------------------------------------------------------------------------------------------------
+
+
+class ReadLog(msgspec.Struct, frozen=True):
+    """→ LogRead, StepFailed"""
+
+
+class Append(msgspec.Struct, frozen=True):
+    """→ AppendWon, AppendRefused, AppendUnanswered"""
+
+    entry: Entry
+
+
+class SpawnWorkers(msgspec.Struct, frozen=True):
+    """→ WorkersSpawned, StepFailed"""
+
+    attempt: Attempt
+    count: int
+
+
+class EndOldWorkers(msgspec.Struct, frozen=True):
+    """Kill the workers that `takeover` recorded, where they are on this host. → OldWorkersEnded"""
+
+    takeover: Takeover
+
+
+class EndWorkers(msgspec.Struct, frozen=True):
+    """Kill the attempt's workers; those that were asked to stop have `grace` seconds first. → WorkersGone"""
+
+    attempt: Attempt
+    grace: float
+
+
+class SendToWorker(msgspec.Struct, frozen=True):
+    attempt: Attempt
+    worker: WorkerIndex
+    message: ToWorker
+
+
+class Discover(msgspec.Struct, frozen=True):
+    """→ SplitsFound, DiscoveryFailed"""
+
+    attempt: Attempt
+    operator: OperatorName
+    known: frozenset[str]
+
+
+class Recover(msgspec.Struct, frozen=True):
+    """One step on the transactions of a sink. → RecoveryAnswered"""
+
+    attempt: Attempt
+    step: recovery.ListOpen | recovery.Commit | recovery.Abort
+
+
+class CleanUp(msgspec.Struct, frozen=True):
+    """Remove entries from the log, in this order, then files. Failing does no harm: it is tried again some day."""
+
+    positions: tuple[LogPosition, ...]
+    files: tuple[str, ...]
+
+
+class CleanUpOrphans(msgspec.Struct, frozen=True):
+    """Remove every file of earlier attempts that is not in `keep`."""
+
+    before: Attempt
+    keep: frozenset[str]
+
+
+class WakeAt(msgspec.Struct, frozen=True):
+    """→ Wake, at this monotonic time or soon after."""
+
+    at: float
+
+
+class Tell(msgspec.Struct, frozen=True):
+    """To the person who watches."""
+
+    level: Level
+    text: str
+    fields: dict[str, str | int | float] = {}
+
+
+class Exit(msgspec.Struct, frozen=True):
+    """The end of this JobManager: `failure` None is success."""
+
+    failure: Failure | None
+
+
+Command = (
+    ReadLog
+    | Append
+    | SpawnWorkers
+    | EndOldWorkers
+    | EndWorkers
+    | SendToWorker
+    | Discover
+    | Recover
+    | CleanUp
+    | CleanUpOrphans
+    | WakeAt
+    | Tell
+    | Exit
+)

@@ -1,0 +1,78 @@
+"""Values through pickle: for classes that msgspec does not know, only where a program asks for it with `pickled(T)`.
+
+Pickle runs code of whoever wrote the bytes and breaks when a class moves; it is never chosen on its own.
+"""
+
+import pickle
+from types import UnionType
+from typing import Any, Generic, TypeVar, cast, get_origin
+
+from tidegate.errors import CorruptError, InvalidError
+from tidegate.serializers.types import PICKLED, type_name
+
+T = TypeVar("T")
+
+PROTOCOL = 5
+"""Fixed, so that the form of stored bytes does not change with the interpreter."""
+
+
+class Pickled(Generic[T]):
+    """A declared type whose values are pickled."""
+
+    __slots__ = ("type",)
+
+    def __init__(self, type: Any) -> None:
+        self.type = type
+
+
+def pickled(type: type[T]) -> Pickled[T]:
+    """Declare that values of class `type` (or of a subclass) are pickled: `tg.ValueState(pickled(Model))`.
+
+    Such state is written at the barrier and cannot change its class later; the class must stay importable where it is.
+    """
+    return Pickled(type)
+
+
+class PickleSerializer(Generic[T]):
+    """Values of one class, or of its subclasses. `label` says in errors what the values are."""
+
+    id = "pickle/1"
+    immutable = False
+    classes: frozenset[type] = frozenset()
+    __slots__ = ("_class", "label", "type_spelling")
+
+    def __init__(self, declared: Any, label: str = "") -> None:
+        cls = get_origin(declared) or declared
+        if not isinstance(cls, type) or cls is UnionType:
+            raise InvalidError(f"pickled({type_name(declared)}) does not name a class", remedy="Give it a class.")
+        self._class = cls
+        self.label = label or "a value"
+        self.type_spelling = f"{PICKLED}{cls.__module__}.{cls.__qualname__})"
+
+    def conforms(self, value: Any) -> bool:
+        return isinstance(value, self._class)
+
+    def admit(self, value: Any) -> T:
+        if not isinstance(value, self._class):
+            raise InvalidError(
+                f"{self.label} is declared {self.type_spelling} and was given a {type(value).__name__}",
+                remedy="Write what was declared, or declare what is written.",
+            )
+        return cast(T, value)
+
+    def encode(self, value: T) -> bytes:
+        self.admit(value)
+        # Classes of the program take part in pickling and may raise anything.
+        try:
+            return pickle.dumps(value, protocol=PROTOCOL)
+        except Exception as error:
+            raise InvalidError(f"{self.label}: a {type(value).__name__} cannot be pickled: {error}") from error
+
+    def decode(self, data: bytes) -> T:
+        try:
+            value = pickle.loads(data)
+        except Exception as error:
+            raise CorruptError(f"{self.label}: stored bytes cannot be unpickled: {error}") from error
+        if not isinstance(value, self._class):
+            raise CorruptError(f"{self.label}: stored is a {type(value).__name__}, not {self.type_spelling}")
+        return cast(T, value)

@@ -1,0 +1,50 @@
+"""The port between typed values and bytes: what keyed state asks of whoever writes its values.
+
+A serializer has an id with a version, which is stored beside the data, and knows the one declared type that it is for.
+What `decode` gives back equals what `encode` was given; a value of which that would not be true is never written.
+Nothing here may depend on the process: the bytes are read by another one, perhaps years later.
+"""
+
+from typing import Any, Protocol, TypeVar
+
+T = TypeVar("T")
+
+
+class Serializer(Protocol[T]):
+    """Values of one declared type as bytes. Immutable; may be used by several threads at once."""
+
+    @property
+    def id(self) -> str:
+        """Name and version of the form in which values are written: 'msgpack/1'."""
+        ...
+
+    @property
+    def type_spelling(self) -> str:
+        """The declared type, spelled so that a change shows."""
+        ...
+
+    @property
+    def immutable(self) -> bool:
+        """Whether no value of the declared type can ever change, so that a reference to it is as good as a copy."""
+        ...
+
+    @property
+    def classes(self) -> frozenset[type]:
+        """Values of exactly these classes need no `admit`. Empty: every value needs it."""
+        ...
+
+    def admit(self, value: Any) -> T:
+        """`value` as it is to be kept, for classes not among `classes`. Raises InvalidError if it does not belong."""
+        ...
+
+    def conforms(self, value: Any) -> bool:
+        """Whether `value` is one of the declared type, through and through."""
+        ...
+
+    def encode(self, value: T) -> bytes:
+        """Raises InvalidError for what is not of the declared type or cannot be written."""
+        ...
+
+    def decode(self, data: bytes) -> T:
+        """Raises CorruptError, and nothing else, when `data` is not a value of the declared type."""
+        ...

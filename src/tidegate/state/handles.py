@@ -1,0 +1,99 @@
+"""What user code holds: the state of the current record's key, one handle a declared state. The same in every backend.
+
+The contract, for all kinds alike:
+
+* A value must be of the declared type, exactly. What is not is refused with InvalidError when it is written, or, where
+  only a part of it is wrong, when it is captured at the latest; it is never stored.
+* None is a value like any other where the declared type includes it (`int | None`), and refused where it does not. A
+  None that was written is there: it is an element of a list, an entry of a map, and wins over a default.
+* What a handle returns may be kept. Lists of keys, values and elements are copies. A value of a mutable type is the
+  stored object itself: changing it changes the state, with or without `update`, and is part of the next checkpoint.
+* A key of which everything was cleared or removed leaves nothing behind.
+* Handles work while a record is processed; without a current key they raise InvalidError.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Protocol, TypeVar, overload
+
+T = TypeVar("T")
+K = TypeVar("K")
+V = TypeVar("V")
+D = TypeVar("D")
+
+
+class ValueHandle(Protocol[T]):
+    """One value for each key."""
+
+    def value(self) -> T:
+        """The value; the declared default where there is none. What a `default_factory` makes is stored as it is read,
+        so that changing it is not lost."""
+        ...
+
+    def update(self, value: T) -> None: ...
+
+    def clear(self) -> None: ...
+
+
+class ListHandle(Protocol[T]):
+    """A list for each key, empty where nothing was added."""
+
+    def get(self) -> list[T]:
+        """A copy."""
+        ...
+
+    def __iter__(self) -> Iterator[T]:
+        """The elements as they are now; adding meanwhile does not disturb it."""
+        ...
+
+    def add(self, value: T) -> None: ...
+
+    def extend(self, values: Iterable[T]) -> None:
+        """Add all of them, or none when one is refused."""
+        ...
+
+    def update(self, values: Iterable[T]) -> None:
+        """Replace the whole list."""
+        ...
+
+    def clear(self) -> None: ...
+
+
+class MapHandle(Protocol[K, V]):
+    """A map for each key, in the order in which entries were first put. Its keys are checked as values are."""
+
+    @overload
+    def get(self, key: K) -> V | None: ...
+    @overload
+    def get(self, key: K, default: D) -> V | D: ...
+
+    def __contains__(self, key: K) -> bool: ...
+
+    def put(self, key: K, value: V) -> None: ...
+
+    def remove(self, key: K) -> None:
+        """Nothing happens when it is not there."""
+        ...
+
+    def keys(self) -> list[K]: ...
+
+    def values(self) -> list[V]: ...
+
+    def items(self) -> list[tuple[K, V]]: ...
+
+    def is_empty(self) -> bool: ...
+
+    def clear(self) -> None: ...
+
+
+class ReducingHandle(Protocol[T]):
+    """All values added for a key, reduced to one."""
+
+    def get(self) -> T | None:
+        """None where nothing was added."""
+        ...
+
+    def add(self, value: T) -> None:
+        """The first value is kept as it is, then `reduce_function(so far, value)`."""
+        ...
+
+    def clear(self) -> None: ...

@@ -1,0 +1,166 @@
+"""Key groups: the fixed number of buckets into which keys fall, and which subtask has which of them.
+
+A key's group depends on its canonical bytes and on `max_parallelism` alone: on no seed, process or parallelism.
+Changing anything here makes stored state unreachable; a test holds the groups of some keys for ever.
+"""
+
+from typing import Any
+
+import xxhash
+
+from tidegate.errors import InvalidError, place
+from tidegate.ids import KeyGroup, SubtaskIndex
+from tidegate.state.key_types import (
+    ANY,
+    KeyLayout,
+    declared_layout,
+    key_type_name,
+    layout_of,
+    parse_layout,
+    shape_of,
+    unify,
+)
+from tidegate.state.keys import encode_key
+
+__all__ = [
+    "DEFAULT_MAX_PARALLELISM",
+    "GroupCache",
+    "KeyChecker",
+    "group_of_bytes",
+    "groups_of",
+    "key_group",
+    "key_type_name",
+    "merge_key_types",
+    "subtask_of",
+]
+
+DEFAULT_MAX_PARALLELISM = 128
+
+
+def key_group(key: Any, max_parallelism: int) -> KeyGroup:
+    """The group of `key`. Raises InvalidError for what cannot be a key."""
+    return group_of_bytes(encode_key(key), max_parallelism)
+
+
+def group_of_bytes(encoded: bytes, max_parallelism: int) -> KeyGroup:
+    """The group of the key whose canonical bytes are `encoded`."""
+    return KeyGroup(xxhash.xxh3_64_intdigest(encoded) % max_parallelism)
+
+
+def groups_of(subtask: SubtaskIndex, parallelism: int, max_parallelism: int) -> range:
+    """The groups of one subtask: contiguous, and over all subtasks each group once."""
+    _check_parallelism(parallelism, max_parallelism)
+    first = (subtask * max_parallelism + parallelism - 1) // parallelism
+    return range(first, ((subtask + 1) * max_parallelism - 1) // parallelism + 1)
+
+
+def subtask_of(group: KeyGroup, parallelism: int, max_parallelism: int) -> SubtaskIndex:
+    """The subtask that has `group`."""
+    _check_parallelism(parallelism, max_parallelism)
+    return SubtaskIndex(group * parallelism // max_parallelism)
+
+
+def _check_parallelism(parallelism: int, max_parallelism: int) -> None:
+    if not 1 <= parallelism <= max_parallelism:
+        raise InvalidError(
+            f"parallelism {parallelism} is not between 1 and max_parallelism {max_parallelism}",
+            remedy="Lower it; max_parallelism itself is fixed once state is stored.",
+        )
+
+
+def merge_key_types(one: str, other: str) -> str | None:
+    """The type that covers both stored key types ('' is one without a key yet), or None when they contradict."""
+    if not one or not other:
+        return one or other
+    merged = unify(parse_layout(one), parse_layout(other))
+    return None if merged is None else str(merged)
+
+
+class KeyChecker:
+    """Holds an operator's keys to one type: `declared`, or what `expect` was told, or that of the first key.
+
+    None is a legal key beside every type, and so is None as a part of a tuple or record. Raises InvalidError when
+    `declared` cannot be the type of a key.
+    """
+
+    __slots__ = ("_layout", "_operator", "_scalars", "_shapes")
+
+    def __init__(self, operator: str = "", declared: Any = None) -> None:
+        self._operator = operator
+        self._layout: KeyLayout | None = None if declared is None else declared_layout(declared)
+        self._scalars: set[Any] = {type(None)}
+        """Classes that were found right and need no look at a key's parts."""
+        self._shapes: set[Any] = set()
+
+    @property
+    def key_type(self) -> str:
+        """The type as it is stored; '' as long as there was no key and nothing was declared."""
+        return "" if self._layout is None else str(self._layout)
+
+    def expect(self, key_type: str) -> None:
+        """From now on keys must be of this stored type. Raises InvalidError if it contradicts what was declared."""
+        if key_type:
+            self._settle(parse_layout(key_type), "stored keys")
+
+    def check(self, keys: list[Any]) -> None:
+        """Raises InvalidError when one of these cannot be a key or is of another type than those before."""
+        if not set(map(type, keys)) <= self._scalars and not set(map(shape_of, keys)) <= self._shapes:
+            for key in keys:
+                self.admit(key)
+        elif self._layout is None and keys:
+            self._layout = ANY
+
+    def admit(self, key: Any) -> bool:
+        """As `check` for one key; True when every key of exactly its class is right, whatever its parts."""
+        if type(key) is tuple and (tuple, *map(type, key)) in self._shapes:
+            return False  # the quick way to see the shape of a tuple of scalars
+        shape = shape_of(key)
+        if shape not in self._shapes:
+            self._settle(layout_of(key), "a key")
+            self._shapes.add(shape)
+            if isinstance(shape, type):
+                self._scalars.add(shape)
+        return isinstance(shape, type) and key is not None
+
+    def _settle(self, layout: KeyLayout, what: str) -> None:
+        merged = layout if self._layout is None else unify(self._layout, layout)
+        if merged is None:
+            raise InvalidError(
+                f"{what} of type {layout} where keys are of type {self._layout}",
+                remedy="All keys of an operator have one type, which never changes: convert them in key_by.",
+                where=place(self._operator),
+            )
+        self._layout = merged
+
+
+class GroupCache:
+    """The groups of keys, remembered. For keys of one type only (`KeyChecker`): a dict takes 1 and True for one key."""
+
+    __slots__ = ("_known",)
+
+    def __init__(self, max_parallelism: int, limit: int = 100_000) -> None:
+        self._known = _KnownGroups(max_parallelism, limit)
+
+    def groups(self, keys: list[Any]) -> list[KeyGroup]:
+        """The group of each key. Raises InvalidError for what cannot be a key."""
+        return list(map(self._known.__getitem__, keys))
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+
+class _KnownGroups(dict[Any, KeyGroup]):
+    """Starts anew when full: that computes each key once more, while evicting would cost something at each look."""
+
+    __slots__ = ("_limit", "_max_parallelism")
+
+    def __init__(self, max_parallelism: int, limit: int) -> None:
+        super().__init__()
+        self._max_parallelism = max_parallelism
+        self._limit = limit
+
+    def __missing__(self, key: Any) -> KeyGroup:
+        if len(self) >= self._limit:
+            self.clear()
+        group = self[key] = key_group(key, self._max_parallelism)
+        return group

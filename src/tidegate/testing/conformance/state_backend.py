@@ -1,0 +1,222 @@
+"""What every keyed state backend must do, as tests: derive a class from `StateBackendConformance`, let pytest run it.
+
+    class TestMyBackend(StateBackendConformance):
+        def backend(self, subtask, parallelism, max_parallelism): ...
+
+The kit asks for the promises of `tidegate.state.backend` and `tidegate.state.handles` and never looks inside.
+"""
+
+import itertools
+from typing import Any
+
+import pytest
+
+from tidegate.errors import CorruptError, InternalError, InvalidError
+from tidegate.ids import KeyGroup, SubtaskIndex
+from tidegate.serializers import pickled
+from tidegate.state.descriptors import ListState, MapState, ReducingState, StateDescriptor, ValueState
+from tidegate.state.key_groups import key_group, subtask_of
+from tidegate.testing.conformance.state_handles import StateHandleConformance
+from tidegate.testing.conformance.state_kit import KEYS, MAX_PARALLELISM, USERS, Basket, Total
+
+
+class StateBackendConformance(StateHandleConformance):
+    """The suite: each test is one promise."""
+
+    # ---- captures --------------------------------------------------------------------------------------------------
+
+    def test_a_capture_without_state_has_no_pieces_and_still_says_what_is_declared(self) -> None:
+        backend = self.one()
+        total = backend.register(ValueState(int, default=0, name="total"))
+        capture = backend.capture()
+        assert [(state.name, state.kind, state.value_type) for state in capture.states] == [("total", "value", "int")]
+        assert capture.key_type == ""
+        backend.set_current_key("a")
+        total.value()
+        assert list(backend.capture().encode()) == []
+        assert backend.capture().key_type == "str"
+
+    def test_cleared_keys_leave_nothing_behind(self) -> None:
+        backend = self.one()
+        value = backend.register(ValueState(int, name="a"))
+        elements = backend.register(ListState(int, name="b"))
+        entries = backend.register(MapState(str, int, name="c"))
+        reduced = backend.register(ReducingState(int, max, name="d"))
+        backend.set_current_key("k")
+        for _ in range(2):
+            value.update(1)
+            elements.add(1)
+            entries.put("x", 1)
+            reduced.add(1)
+            value.clear()
+            elements.update([])
+            entries.remove("x")
+            reduced.clear()
+            entries.clear()
+            elements.clear()
+            elements.extend([])
+        assert list(backend.capture().encode()) == []
+
+    def test_what_happens_after_the_barrier_is_not_in_the_capture(self) -> None:
+        descriptors = (
+            ValueState(int, name="a"),
+            ListState(int, name="b"),
+            MapState(str, int, name="c"),
+            ReducingState(int, max, name="d"),
+        )
+        before = self.one()
+        value, elements, entries, reduced = (before.register(descriptor) for descriptor in descriptors)
+
+        def write(number: int) -> None:
+            value.update(number)
+            elements.add(number)
+            entries.put(str(number), number)
+            reduced.add(number)
+
+        before.set_current_key("k")
+        write(1)
+        capture = before.capture()
+        write(2)
+        before.set_current_key("other")
+        write(3)
+        after = self.restored(capture)
+        value, elements, entries, reduced = (after.register(descriptor) for descriptor in descriptors)
+        after.set_current_key("k")
+        assert (value.value(), elements.get(), entries.items(), reduced.get()) == (1, [1], [("1", 1)], 1)
+        after.set_current_key("other")
+        assert (value.value(), elements.get(), entries.items(), reduced.get()) == (None, [], [], None)
+
+    @pytest.mark.parametrize("declared", [Basket, pickled(Basket)])
+    def test_a_capture_is_a_cut_also_through_objects_that_user_code_holds(self, declared: Any) -> None:
+        descriptors: list[StateDescriptor[Any]] = [
+            ValueState(declared, name="a"),
+            ListState(declared, name="b"),
+            MapState(str, declared, name="c"),
+            ReducingState[Any](declared, lambda one, other: other, name="d"),
+        ]
+        before = self.one()
+        value, elements, entries, reduced = (before.register(descriptor) for descriptor in descriptors)
+        before.set_current_key("k")
+        value.update(Basket())
+        elements.add(Basket())
+        entries.put("x", Basket())
+        reduced.add(Basket())
+        held = (value.value(), elements.get()[0], entries.get("x"), reduced.get())
+        captures = []
+        for item in ("before", "between", "after"):
+            for basket in held:
+                basket.items.append(item)
+            captures.append(before.capture())
+        for capture, expected in zip(captures, (["before"], ["before", "between"]), strict=False):
+            after = self.restored(capture)
+            value, elements, entries, reduced = (after.register(descriptor) for descriptor in descriptors)
+            after.set_current_key("k")
+            for basket in (value.value(), elements.get()[0], entries.get("x"), reduced.get()):
+                assert basket.items == expected
+
+    @pytest.mark.parametrize("keys", KEYS, ids=repr)
+    def test_keys_come_back_with_their_type(self, keys: list[Any]) -> None:
+        descriptor = ValueState(int, name="number")
+        before = self.one()
+        number = before.register(descriptor)
+        for position, key in enumerate(keys):
+            before.set_current_key(key)
+            number.update(position)
+        capture = before.capture()
+        after = self.restored(capture)
+        assert after.capture().key_type == capture.key_type
+        number = after.register(descriptor)
+        for position, key in enumerate(keys):
+            after.set_current_key(key)
+            assert number.value() == position
+        assert [piece.data for piece in after.capture().encode()] == [piece.data for piece in capture.encode()]
+
+    def test_keys_of_another_type_are_refused_also_after_a_restore(self) -> None:
+        backend = self.one()
+        backend.register(ValueState(int, name="total"))
+        backend.set_current_key(1)
+        for wrong in (True, 1.0, "1", (1,)):
+            with pytest.raises(InvalidError):
+                backend.set_current_key(wrong)
+        after = self.restored(backend.capture())
+        with pytest.raises(InvalidError, match="int"):
+            after.set_current_key("1")
+
+    # ---- restores --------------------------------------------------------------------------------------------------
+
+    @pytest.mark.parametrize(("old", "new"), [*itertools.product((1, 3, MAX_PARALLELISM), repeat=2)])
+    def test_at_another_parallelism_every_key_is_in_the_subtask_of_its_group_and_nowhere_else(
+        self, old: int, new: int
+    ) -> None:
+        descriptor = ValueState(int, name="number")
+        captures = [backend.capture() for backend in self.filled(descriptor, old)]
+        for subtask in range(new):
+            backend = self.restored(*captures, subtask=subtask, parallelism=new)
+            number = backend.register(descriptor)
+            for expected, user in enumerate(USERS):
+                backend.set_current_key(user)
+                owner = subtask_of(key_group(user, MAX_PARALLELISM), new, MAX_PARALLELISM)
+                assert number.value() == (expected if owner == subtask else None)
+
+    def test_pieces_say_which_groups_they_cover(self) -> None:
+        for subtask, backend in enumerate(self.filled(ValueState(int, name="number"), 3)):
+            pieces = backend.capture().encode()
+            groups = {KeyGroup(g) for piece in pieces for g in range(piece.first_group, piece.last_group + 1)}
+            assert groups
+            assert {subtask_of(group, 3, MAX_PARALLELISM) for group in groups} == {subtask}
+
+    def test_a_key_in_two_pieces_is_corrupt(self) -> None:
+        capture = self.filled(ValueState(int, name="number"))[0].capture()
+        with pytest.raises(CorruptError):
+            self.restored(capture, capture)
+
+    def test_a_damaged_piece_is_corrupt(self) -> None:
+        capture = self.filled(ValueState(int, name="number"))[0].capture()
+        (piece,) = capture.encode()
+        for damaged in (b"", piece.data[:-1], piece.data + b"x", piece.data[:40] + b"\x00" + piece.data[41:]):
+            with pytest.raises(CorruptError):
+                self.one().restore(capture.key_type, capture.states, [damaged])
+
+    def test_another_max_parallelism_is_refused(self) -> None:
+        capture = self.filled(ValueState(int, name="number"))[0].capture()
+        other = self.backend(SubtaskIndex(0), 1, MAX_PARALLELISM * 2)
+        with pytest.raises(InvalidError, match="max_parallelism"):
+            other.restore(capture.key_type, capture.states, [piece.data for piece in capture.encode()])
+
+    def test_a_key_of_another_subtask_is_never_stored(self) -> None:
+        backend = self.backend(SubtaskIndex(0), 2, MAX_PARALLELISM)
+        total = backend.register(ValueState(int, name="total"))
+        foreign = next(user for user in USERS if subtask_of(key_group(user, MAX_PARALLELISM), 2, MAX_PARALLELISM) == 1)
+        backend.set_current_key(foreign)
+        total.update(1)
+        with pytest.raises(InternalError, match=foreign):
+            backend.capture().encode()
+
+    @pytest.mark.parametrize(
+        "changed",
+        [
+            ValueState(str, name="number"),
+            ListState(int, name="number"),
+            ReducingState(int, max, name="number"),
+            ValueState(pickled(int), name="number"),
+            ValueState(Total, name="number"),
+        ],
+        ids=repr,
+    )
+    def test_data_that_does_not_fit_the_declaration_is_refused(self, changed: StateDescriptor[Any]) -> None:
+        after = self.restored(self.filled(ValueState(int, name="number"))[0].capture())
+        with pytest.raises(InvalidError, match=r"state number.*value of int"):
+            after.register(changed)
+
+    def test_a_wider_type_takes_what_was_stored(self) -> None:
+        after = self.restored(self.filled(ValueState(int, name="number"))[0].capture())
+        number = after.register(ValueState(int | str, name="number"))
+        after.set_current_key(USERS[3])
+        assert number.value() == 3
+
+    def test_a_state_that_is_new_begins_empty_beside_a_restored_one(self) -> None:
+        after = self.restored(self.filled(ValueState(int, name="number"))[0].capture())
+        fresh = after.register(ValueState(int, default=7, name="fresh"))
+        number = after.register(ValueState(int, name="number"))
+        after.set_current_key(USERS[1])
+        assert (fresh.value(), number.value()) == (7, 1)
