@@ -4,6 +4,7 @@ Restart strategies look only at the kind. A new kind is added only when somebody
 """
 
 import enum
+import traceback
 
 import msgspec
 
@@ -165,6 +166,15 @@ def raise_failure(failure: Failure) -> None:
     error = BY_KIND[failure.kind](failure.message)
     error.failure = failure
     raise error
+
+
+def failure_of(error: BaseException) -> Failure:
+    """An exception as data; one that is not ours is our bug."""
+    if isinstance(error, TidegateError):
+        return error.failure
+    text = f"{type(error).__name__}: {error}"
+    frames = "".join(traceback.format_exception(error))
+    return Failure(ErrorKind.INTERNAL, text, "This is a bug in Tidegate: please report it with this text.", "", frames)
 
 
 def place(operator: str = "", subtask: int | None = None, attempt: Attempt | None = None) -> str:

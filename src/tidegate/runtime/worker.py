@@ -1,1 +1,194 @@
-"""Placeholder; see docs."""
+"""A worker without its loop: makes the tasks that it is told to, steps them, and carries control messages to them.
+
+Whoever owns the loop (a process, one thread for all workers, the simulated world) gives it messages and frames, steps it, and
+waits when a step did nothing. It holds no thread, no clock and no socket of its own.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from tidegate.checkpoint.protocol import CheckpointAbandoned, CheckpointCompleted, TriggerCheckpoint
+from tidegate.checkpoint.store import CheckpointStore
+from tidegate.clock import Clock
+from tidegate.errors import InvalidError, failure_of, place
+from tidegate.graph.logical import LogicalGraph
+from tidegate.graph.physical import build_physical, worker_of
+from tidegate.ids import Attempt, JobName, OperatorName, TaskId, WorkerIndex
+from tidegate.runtime.building import Channels, TaskBuilder, TaskPorts
+from tidegate.runtime.channels import Exchange
+from tidegate.runtime.control import (
+    AssignSplits,
+    Deploy,
+    StopWorker,
+    TaskFailed,
+    ToJobManager,
+    ToWorker,
+    WorkerMetrics,
+    WorkerReady,
+)
+from tidegate.runtime.ports import Executor
+from tidegate.runtime.snapshots import read_pieces, restore_backend
+from tidegate.runtime.task import Progress, Task
+from tidegate.state.backend import KeyedStateBackend
+
+METRICS_INTERVAL = 0.5
+"""Seconds between two reports of record counts."""
+
+
+@dataclass(frozen=True)
+class WorkerPorts:
+    """What a worker needs from outside."""
+
+    executor: Executor
+    send_data: Callable[[WorkerIndex, bytes], None]
+    """A frame to a peer worker of the same attempt: in order and without loss, or the attempt must fail."""
+    send_control: Callable[[ToJobManager], None]
+    """To the JobManager, once and in order."""
+    open_store: Callable[[str, JobName], CheckpointStore]
+    clock: Clock
+
+
+class Worker:
+    """Worker `index` of one attempt."""
+
+    def __init__(
+        self, index: WorkerIndex, attempt: Attempt, graph: LogicalGraph, data_address: str, ports: WorkerPorts
+    ) -> None:
+        self._index = index
+        self._attempt = attempt
+        self._graph = graph
+        self._data_address = data_address
+        self._ports = ports
+        self._tasks: dict[TaskId, Task] = {}
+        self._exchange: Exchange | None = None
+        self._metrics_at = 0.0
+        self._last_metrics: WorkerMetrics | None = None
+        self.is_stopped = False
+        """`StopWorker` was carried out: the process may exit."""
+
+    def start(self) -> None:
+        """The program is imported."""
+        fingerprint = self._graph.fingerprint()
+        self._ports.send_control(WorkerReady(self._index, self._attempt, fingerprint, self._data_address))
+
+    def receive(self, message: ToWorker) -> None:
+        """A control message. A task that cannot carry it out fails."""
+        match message:
+            case Deploy():
+                self._guard(lambda: self._deploy(message))
+            case AssignSplits(_, task, splits, no_more):
+                self._for(self._tasks[task], lambda t: t.assign(splits, no_more))
+            case TriggerCheckpoint(checkpoint):
+                self._for_all(lambda t: t.trigger(checkpoint))
+            case CheckpointCompleted():
+                self._for_all(lambda t: t.completed(message))
+            case CheckpointAbandoned():
+                self._for_all(lambda t: t.abandoned(message))
+            case StopWorker():
+                self.close()
+                self.is_stopped = True
+
+    def receive_frame(self, frame: bytes) -> None:
+        """A frame of a peer."""
+        exchange = self._exchange
+        if exchange is not None:
+            self._guard(lambda: exchange.receive(frame))
+
+    def step(self) -> Progress:
+        """One step of each task."""
+        steps = [task.step() for task in self._tasks.values()]
+        self._report()
+        deadlines = [step.wake_at for step in steps if step.wake_at is not None]
+        return Progress(any(step.worked for step in steps), min(deadlines, default=None))
+
+    def close(self) -> None:
+        """Let go of everything; open transactions stay as they are."""
+        for task in self._tasks.values():
+            task.close()
+        self._tasks = {}
+
+    # -- deploying --
+
+    def _deploy(self, deploy: Deploy) -> None:
+        physical = build_physical(self._graph, deploy.parallelism, deploy.max_parallelism)
+        store = self._ports.open_store(deploy.storage, deploy.job)
+        ports = TaskPorts(
+            self._ports.executor, self._ports.clock, store, self._ports.send_data, self._ports.send_control
+        )
+        channels = Channels(self._index, physical, deploy, ports)
+        builder = TaskBuilder(self._graph, physical, deploy, channels, ports)
+        backends: dict[OperatorName, KeyedStateBackend] = {}
+        tasks = {}
+        for id in physical.tasks:
+            if worker_of(id) == self._index:
+                tasks[id], own = builder.build(id)
+                backends.update(own)
+        self._tasks, self._exchange = tasks, channels.exchange
+        self._ports.executor.submit(
+            "restore",
+            lambda: read_pieces(store, deploy.restored),
+            lambda pieces, error: self._restored(deploy, backends, pieces, error),
+        )
+
+    def _restored(
+        self, deploy: Deploy, backends: dict[OperatorName, KeyedStateBackend], pieces: Any, error: BaseException | None
+    ) -> None:
+        def open_all() -> None:
+            if error is not None:
+                raise error
+            for restored in deploy.restored:
+                if restored.name in backends:
+                    restore_backend(backends[restored.name], restored, pieces)
+            for task in self._tasks.values():
+                task.open()
+            for name, backend in backends.items():
+                self._refuse_unclaimed(name, backend)
+
+        self._guard(open_all)
+
+    def _refuse_unclaimed(self, name: OperatorName, backend: KeyedStateBackend) -> None:
+        if backend.unclaimed:
+            raise InvalidError(
+                f"the checkpoint has state {', '.join(backend.unclaimed)} of operator {name}, which the program does "
+                "not declare",
+                remedy="Declare it again, or start with --fresh to begin without state.",
+                where=place(name, self._index, self._attempt),
+            )
+
+    # -- failures --
+
+    def _for_all(self, act: Callable[[Task], None]) -> None:
+        for task in self._tasks.values():
+            self._for(task, act)
+
+    def _for(self, task: Task, act: Callable[[Task], None]) -> None:
+        if task.failure is not None:
+            return
+        try:
+            act(task)
+        except Exception as error:
+            task.fail(failure_of(error))
+
+    def _guard(self, act: Callable[[], None]) -> None:
+        """What fails here ends the attempt, without a task to blame."""
+        try:
+            act()
+        except Exception as error:
+            failure = failure_of(error)
+            where = failure.where or f"worker {self._index}, {place(attempt=self._attempt)}"
+            self._ports.send_control(TaskFailed(None, msgspec.structs.replace(failure, where=where)))
+
+    # -- metrics --
+
+    def _report(self) -> None:
+        now = self._ports.clock.now().monotonic
+        if now < self._metrics_at or not self._tasks:
+            return
+        self._metrics_at = now + METRICS_INTERVAL
+        metrics = WorkerMetrics(tuple(row for task in self._tasks.values() for row in task.metrics()))
+        if metrics != self._last_metrics:
+            self._last_metrics = metrics
+            self._ports.send_control(metrics)

@@ -30,7 +30,9 @@ class Ledger:
     def __init__(self, stored: Sequence[StoredEntry], nonce: str, new_instance: LogInstance) -> None:
         self._stored = list(stored)
         self.view: LogView = view_log(self._stored)
-        self._cursor = LogCursor(self.view.next_position, nonce, self.view.instance or new_instance)
+        self._cursor = LogCursor(
+            self.view.next_position, nonce, self.view.instance or new_instance, previous=self.view.newest_nonce
+        )
         self._again_at: float | None = None
 
     @property
@@ -81,7 +83,7 @@ class Ledger:
         if self._again_at is None or now.monotonic < self._again_at or self._cursor.pending is None:
             return None
         self._again_at = None
-        return Append(self._cursor.pending)
+        return Append(self._cursor.pending, is_repeat=True)
 
     # -- what may be deleted, after a later entry of one's own was won --
 

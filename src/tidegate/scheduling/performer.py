@@ -13,7 +13,7 @@ from tidegate.checkpoint.log import Completed, Takeover
 from tidegate.checkpoint.protocol import RecoverySpec, Retry, TriggerCheckpoint
 from tidegate.checkpoint.store import CheckpointStore, Won, attempt_of
 from tidegate.clock import Clock
-from tidegate.errors import ErrorKind, Failure, InvalidError, TidegateError
+from tidegate.errors import ErrorKind, Failure, InvalidError, failure_of
 from tidegate.failpoints import reach
 from tidegate.graph.logical import LogicalGraph
 from tidegate.ids import Attempt, WorkerIndex
@@ -151,7 +151,7 @@ class JobManagerPerformer:
         otherwise: Callable[[Failure], p.Event],
     ) -> None:
         def done(result: Any, error: BaseException | None) -> None:
-            self.deliver(event(result) if error is None else otherwise(as_failure(error)))
+            self.deliver(event(result) if error is None else otherwise(failure_of(error)))
 
         self._executor.submit(lane, work, done)
 
@@ -169,8 +169,9 @@ class JobManagerPerformer:
 
         def done(result: Any, error: BaseException | None) -> None:
             if error is not None:
-                failure = as_failure(error)
-                unknown = failure.kind is ErrorKind.UNAVAILABLE
+                failure = failure_of(error)
+                # An error now says nothing about an earlier try.
+                unknown = command.is_repeat or failure.kind is ErrorKind.UNAVAILABLE
                 self.deliver(
                     p.AppendUnanswered(entry.position, failure.message) if unknown else p.StepFailed(failure)
                 )
@@ -216,7 +217,7 @@ class JobManagerPerformer:
 
     def _cleaned_up(self, _: Any, error: BaseException | None) -> None:
         if error is not None:
-            self._reporter.event("warning", f"old checkpoints could not be removed: {as_failure(error).message}")
+            self._reporter.event("warning", f"old checkpoints could not be removed: {failure_of(error).message}")
 
     def close(self) -> None:
         for sink in self._recoveries.values():
@@ -241,11 +242,3 @@ def _no_answer(step: object, failure: Failure) -> recovery.Event:
     if isinstance(step, recovery.Commit) and failure.kind is ErrorKind.INTERNAL:
         return recovery.CommitAnswered(step.committable, Retry(failure.message))
     return recovery.NoAnswer(failure)
-
-
-def as_failure(error: BaseException) -> Failure:
-    """An exception as data; one that is not ours is our bug."""
-    if isinstance(error, TidegateError):
-        return error.failure
-    text = f"{type(error).__name__}: {error}"
-    return Failure(ErrorKind.INTERNAL, text, "This is a bug in Tidegate: please report it with this traceback.")

@@ -141,9 +141,10 @@ class ReadLog(msgspec.Struct, frozen=True):
 
 
 class Append(msgspec.Struct, frozen=True):
-    """→ AppendWon, AppendRefused, AppendUnanswered"""
+    """→ AppendWon, AppendRefused, AppendUnanswered; the first time also StepFailed, when it certainly did not happen"""
 
     entry: Entry
+    is_repeat: bool = False
 
 
 class SpawnWorkers(msgspec.Struct, frozen=True):

@@ -60,3 +60,8 @@ class KeyedStateBackend(Protocol):
         Called at most once, before `register`. Raises CorruptError.
         """
         ...
+
+    @property
+    def unclaimed(self) -> tuple[str, ...]:
+        """Names of restored states that no `register` has asked for: captures leave them out, so they would be lost."""
+        ...

@@ -1,0 +1,81 @@
+"""A source's two halves in a task: `SourceInput` keeps what is read and where, `SourceOperator` makes values of what was read.
+
+The position of a split is that of the last batch that was given to the chain, and a barrier is only put between batches:
+so what a checkpoint holds is the first record not yet emitted, never what a reader has fetched ahead.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from tidegate.checkpoint.protocol import SplitState
+from tidegate.elements import Batch
+from tidegate.errors import InternalError
+from tidegate.operators.contracts import Deserializer, SourceReader
+from tidegate.operators.stateless import FAIL, FunctionOperator
+from tidegate.operators.user_code import OnError
+
+
+class SourceInput:
+    """The splits of one subtask, and their positions."""
+
+    def __init__(self, reader: SourceReader) -> None:
+        self._reader = reader
+        self._splits: dict[str, SplitState] = {}
+        self._no_more = False
+
+    @property
+    def has_ended(self) -> bool:
+        """Every split that this subtask will ever have is finished."""
+        return self._no_more and all(split.finished for split in self._splits.values())
+
+    @property
+    def splits(self) -> tuple[SplitState, ...]:
+        """All splits, finished ones included, with the positions of now, by id."""
+        return tuple(self._splits[id] for id in sorted(self._splits))
+
+    def assign(self, splits: Sequence[SplitState], no_more: bool) -> None:
+        """The enumerator gives these; `no_more`: they are the last."""
+        for split in splits:
+            if split.id in self._splits:
+                raise InternalError(f"split {split.id} was assigned twice")
+            self._splits[split.id] = split
+        unfinished = [split for split in splits if not split.finished]
+        if unfinished:
+            self._reader.add_splits(unfinished)
+        self._no_more = self._no_more or no_more
+
+    def poll(self, max_records: int) -> Batch | None:
+        """The next records, raw; None when there are none now. An empty batch only moves a position."""
+        fetched = self._reader.poll(max_records)
+        if fetched is None:
+            return None
+        split = self._splits[fetched.split]
+        finished = split.finished or fetched.finished
+        self._splits[split.id] = msgspec.structs.replace(split, position=fetched.next_position, finished=finished)
+        return Batch(fetched.values, None, fetched.timestamps)
+
+    def close(self) -> None:
+        self._reader.close()
+
+
+class SourceOperator(FunctionOperator):
+    """Emits the decoded values. The whole batch is decoded at once; only where that fails, one by one."""
+
+    def __init__(self, deserializer: Deserializer | None, on_error: OnError = FAIL) -> None:
+        super().__init__(deserializer.decode_one if deserializer else _as_it_is, on_error)
+        self._deserializer = deserializer
+
+    def process(self, batch: Batch) -> list[Batch]:
+        if self._deserializer is None:
+            return [batch] if batch.values else []
+        try:
+            values = self._deserializer.decode(batch.values)
+        except Exception:
+            decoded, kept, rejected = self._call_each(batch)
+            return ([Batch(decoded, None, kept.timestamps)] if decoded else []) + rejected
+        return [Batch(values, None, batch.timestamps)] if values else []
+
+
+def _as_it_is(value: object) -> object:
+    return value

@@ -1,0 +1,180 @@
+"""Makes the tasks of one worker from the graph: operators, channels, gates, state backends, sink drivers. Nothing runs here."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tidegate.checkpoint.store import CheckpointStore
+from tidegate.checkpoint.transactions import SinkTransactions
+from tidegate.clock import Clock
+from tidegate.graph.logical import ErrorPolicy, LogicalGraph, LogicalNode
+from tidegate.graph.physical import ChannelId, Edge, PhysicalGraph, Vertex, worker_of
+from tidegate.ids import OperatorName, TaskId, WorkerIndex
+from tidegate.operators.contracts import Operator, OperatorContext, SinkContext, SourceContext
+from tidegate.operators.sink import SinkOperator
+from tidegate.operators.source import SourceInput, SourceOperator
+from tidegate.operators.user_code import OnError
+from tidegate.runtime.channels import Exchange, InputChannel, LocalChannel, OutputChannel
+from tidegate.runtime.control import Deploy, ToJobManager
+from tidegate.runtime.gate import InputGate
+from tidegate.runtime.pacing import BatchPacer
+from tidegate.runtime.ports import Executor
+from tidegate.runtime.router import Output
+from tidegate.runtime.sink_driver import SinkDriver
+from tidegate.runtime.snapshots import SnapshotWriter
+from tidegate.runtime.task import Task, TaskParts
+from tidegate.state.backend import KeyedStateBackend
+from tidegate.state.object_backend import ObjectStateBackend
+
+
+@dataclass(frozen=True)
+class TaskPorts:
+    """What tasks need from outside."""
+
+    executor: Executor
+    clock: Clock
+    store: CheckpointStore
+    send_data: Callable[[WorkerIndex, bytes], None]
+    send_control: Callable[[ToJobManager], None]
+
+
+class Channels:
+    """The channels of one worker: in memory where both ends are here, over the exchange otherwise."""
+
+    def __init__(self, worker: WorkerIndex, graph: PhysicalGraph, deploy: Deploy, ports: TaskPorts) -> None:
+        self._worker = worker
+        self._graph = graph
+        self._capacity = deploy.options.channel_records
+        self._send_data = ports.send_data
+        self.exchange = Exchange(deploy.attempt, deploy.options.channel_bytes)
+        self._local: dict[ChannelId, LocalChannel] = {}
+
+    def input(self, channel: ChannelId) -> InputChannel:
+        source = worker_of(TaskId(self._graph.edges[channel.edge].source, channel.source))
+        return self._local_end(channel) if source == self._worker else self.exchange.input(channel, self._to(source))
+
+    def output(self, channel: ChannelId) -> OutputChannel:
+        target = worker_of(TaskId(self._graph.edges[channel.edge].target, channel.target))
+        return self._local_end(channel) if target == self._worker else self.exchange.output(channel, self._to(target))
+
+    def _local_end(self, channel: ChannelId) -> LocalChannel:
+        return self._local.setdefault(channel, LocalChannel(self._capacity))
+
+    def _to(self, worker: WorkerIndex) -> Callable[[bytes], None]:
+        return lambda frame: self._send_data(worker, frame)
+
+
+class TaskBuilder:
+    """Builds the tasks of one attempt's `Deploy`."""
+
+    def __init__(
+        self, graph: LogicalGraph, physical: PhysicalGraph, deploy: Deploy, channels: Channels, ports: TaskPorts
+    ) -> None:
+        self._graph = graph
+        self._physical = physical
+        self._deploy = deploy
+        self._channels = channels
+        self._ports = ports
+        self._restored = {operator.name: operator for operator in deploy.restored}
+
+    def build(self, id: TaskId) -> tuple[Task, dict[OperatorName, KeyedStateBackend]]:
+        """A task that is not open yet, and the backends to be restored before it is opened."""
+        vertex = self._physical.vertex(id.vertex)
+        nodes = [self._graph.node(name) for name in vertex.operators]
+        backends = {node.name: self._backend(node, vertex, id) for node in nodes if node.keyed}
+        inputs = self._physical.channels_into(id)
+        options = self._deploy.options
+        parts = TaskParts(
+            id=id,
+            vertex=vertex,
+            attempt=self._deploy.attempt,
+            operators=(),
+            outputs=self._outputs(id),
+            source=self._source(nodes[0], vertex, id),
+            gate=InputGate({c: self._channels.input(c) for c in inputs}, self._deploy.last_checkpoint) if inputs else None,
+            backends=backends,
+            writer=SnapshotWriter(self._ports.store, id, self._deploy.attempt, options),
+            ended=frozenset(name for name in vertex.operators if name in self._restored and self._restored[name].ended),
+            pacer=BatchPacer(options.batch_size, options.step_target),
+            step_target=options.step_target,
+            sink=nodes[-1].name if nodes[-1].sink is not None else None,
+        )
+        late: list[Task] = []
+        parts.sink_driver = self._sink_driver(nodes[-1], vertex, id, lambda: late[0])
+        parts.operators = [(n.name, self._operator(n, parts), self._context(n, vertex, id, backends)) for n in nodes]
+        task = Task(parts, self._ports.executor, self._ports.clock, self._ports.send_control)
+        late.append(task)
+        return task, backends
+
+    def _backend(self, node: LogicalNode, vertex: Vertex, id: TaskId) -> KeyedStateBackend:
+        return ObjectStateBackend(node.name, id.subtask, vertex.parallelism, self._deploy.max_parallelism)
+
+    def _operator(self, node: LogicalNode, parts: TaskParts) -> Operator:
+        if node.source is not None:
+            on_error = OnError(skip=node.on_error is ErrorPolicy.SKIP, tag=node.error_tag)
+            return SourceOperator(node.source.deserializer, on_error)
+        if node.sink is not None:
+            assert parts.sink_driver is not None
+            return SinkOperator(parts.sink_driver.write)
+        assert node.factory is not None
+        return node.factory()
+
+    def _context(
+        self, node: LogicalNode, vertex: Vertex, id: TaskId, backends: dict[OperatorName, KeyedStateBackend]
+    ) -> OperatorContext:
+        return OperatorContext(
+            job=self._deploy.job,
+            operator=node.name,
+            subtask=id.subtask,
+            parallelism=vertex.parallelism,
+            attempt=self._deploy.attempt,
+            batch_size=self._deploy.options.batch_size,
+            state=backends.get(node.name),
+        )
+
+    def _source(self, node: LogicalNode, vertex: Vertex, id: TaskId) -> SourceInput | None:
+        if node.source is None:
+            return None
+        context = SourceContext(self._deploy.job, node.name, id.subtask, vertex.parallelism, self._deploy.attempt)
+        return SourceInput(node.source.open_reader(context))
+
+    def _sink_driver(
+        self, node: LogicalNode, vertex: Vertex, id: TaskId, task: Callable[[], Task]
+    ) -> SinkDriver | None:
+        """`task` is asked when the sink has news: it does not exist yet."""
+        if node.sink is None:
+            return None
+        deploy = self._deploy
+        context = SinkContext(deploy.job, node.name, id.subtask, vertex.parallelism, deploy.attempt)
+        transactions = SinkTransactions(
+            node.sink.transaction_prefix or deploy.job,
+            deploy.instance,
+            deploy.attempt,
+            node.name,
+            id.subtask,
+            deploy.options.pool_limit,
+        )
+        return SinkDriver(
+            node.sink.open_writer(context),
+            transactions,
+            f"sink:{id}",
+            self._ports.executor,
+            self._ports.clock,
+            lambda event: task().tell_from_sink(event),
+            lambda failure: task().fail(failure),
+        )
+
+    def _outputs(self, id: TaskId) -> dict[tuple[OperatorName, str | None], list[Output]]:
+        found: dict[tuple[OperatorName, str | None], list[Output]] = {}
+        for edge in self._physical.outputs(id.vertex):
+            found.setdefault((edge.source_operator, edge.tag), []).append(self._output(edge, id))
+        return found
+
+    def _output(self, edge: Edge, id: TaskId) -> Output:
+        return Output(
+            edge.partitioning,
+            [self._channels.output(channel) for channel in self._physical.channels_out_of(id, edge)],
+            batch_size=self._deploy.options.batch_size,
+            linger=self._deploy.options.linger,
+            max_parallelism=self._deploy.max_parallelism,
+            first_turn=id.subtask,
+        )

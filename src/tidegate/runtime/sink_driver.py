@@ -1,0 +1,130 @@
+"""Drives one sink subtask: performs what `checkpoint.transactions` decides, on the sink's side thread, and reports back.
+
+Commands run in the order in which they were decided: one lane. A failure of opening, preparing or checking fails the
+task; a failure of committing is asked for again, because the transaction is safe.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from tidegate.checkpoint import participant
+from tidegate.checkpoint import transactions as t
+from tidegate.checkpoint.protocol import CheckpointAbandoned, CommitPermit, Outcome, Retry
+from tidegate.clock import Clock
+from tidegate.elements import Batch
+from tidegate.errors import Failure, InternalError, failure_of
+from tidegate.failpoints import reach
+from tidegate.ids import CheckpointId, TransactionalId
+from tidegate.operators.contracts import TransactionalSink
+from tidegate.runtime.ports import Executor
+
+
+class SinkDriver:
+    """`tell` takes what the participant must know, `fail` ends the task. Both are called on the task's thread."""
+
+    def __init__(
+        self,
+        sink: TransactionalSink[Any],
+        transactions: t.SinkTransactions,
+        lane: str,
+        executor: Executor,
+        clock: Clock,
+        tell: Callable[[participant.SinkReady | participant.SinkCommitted], None],
+        fail: Callable[[Failure], None],
+    ) -> None:
+        self._sink = sink
+        self._transactions = transactions
+        self._lane = lane
+        self._executor = executor
+        self._clock = clock
+        self._tell = tell
+        self._fail = fail
+        self._handles: dict[TransactionalId, Any] = {}
+        self.wake_at: float | None = None
+        """When `wake` is to be called, monotonic seconds."""
+
+    @property
+    def is_writable(self) -> bool:
+        return self._transactions.is_writable
+
+    def start(self) -> None:
+        self._handle(t.Start())
+
+    def write(self, batch: Batch) -> None:
+        """Write into the open transaction."""
+        current = self._transactions.current
+        if current is None or not self._transactions.is_writable:
+            raise InternalError("a batch came to a sink that holds batches back")
+        self._transactions.has_written = True
+        self._sink.write(self._handles[current], batch)
+
+    def barrier(self, checkpoint: CheckpointId) -> None:
+        self._handle(t.BarrierPassed(checkpoint))
+
+    def permit(self, permit: CommitPermit) -> None:
+        self._handle(t.Permitted(permit))
+
+    def abandon(self, checkpoint: CheckpointId) -> None:
+        self._handle(CheckpointAbandoned(checkpoint))
+
+    def wake(self) -> None:
+        if self.wake_at is not None and self._clock.now().monotonic >= self.wake_at:
+            self.wake_at = None
+            self._handle(t.Wake())
+
+    def close(self) -> None:
+        """Let go of everything and leave it as it is."""
+        for handle in self._handles.values():
+            self._sink.abandon(handle)
+        self._handles = {}
+        self._sink.close()
+
+    def _handle(self, event: t.Event) -> None:
+        for command in self._transactions.handle(event, self._clock.now()):
+            self._perform(command)
+
+    def _perform(self, command: t.Command) -> None:
+        match command:
+            case t.OpenTransaction(id):
+                self._run(lambda: self._sink.begin(id), lambda handle: self._opened(id, handle))
+            case t.PrepareTransaction(id):
+                handle = self._handles.pop(id)
+                self._run(lambda: self._sink.prepare(handle), lambda made: self._handle(t.Prepared(id, made)))
+            case t.CheckPending(checkpoint, committables):
+                self._run(lambda: self._sink.check(committables), lambda _: self._handle(t.Checked(checkpoint)))
+            case t.CommitTransaction(committable, permit):
+                self._commit(command)
+            case t.SinkReady(checkpoint, pending):
+                self._tell(participant.SinkReady(checkpoint, pending))
+            case t.SinkCommitted(checkpoint):
+                self._tell(participant.SinkCommitted(checkpoint))
+            case t.FailTask(failure):
+                self._fail(failure)
+            case t.WakeAt(at):
+                self.wake_at = at
+
+    def _opened(self, id: TransactionalId, handle: Any) -> None:
+        self._handles[id] = handle
+        self._handle(t.Opened(id))
+
+    def _run(self, work: Callable[[], Any], then: Callable[[Any], None]) -> None:
+        def done(result: Any, error: BaseException | None) -> None:
+            if error is not None:
+                self._fail(failure_of(error))
+            else:
+                then(result)
+
+        self._executor.submit(self._lane, work, done)
+
+    def _commit(self, command: t.CommitTransaction) -> None:
+        def work() -> Outcome:
+            reach("commit:before")
+            outcome = self._sink.commit(command.committable, command.permit)
+            reach("commit:after")
+            return outcome
+
+        def done(outcome: Any, error: BaseException | None) -> None:
+            answer = outcome if error is None else Retry(failure_of(error).message)
+            self._handle(t.CommitAnswered(command.committable, answer))
+
+        self._executor.submit(self._lane, work, done)

@@ -1,0 +1,333 @@
+"""One task: a chain with its input and its outputs, stepped. It never blocks and owns no loop.
+
+A step drives the chain until there is nothing to do, no room in an output, the sink holds batches back, or its time is over. A
+barrier is handled only when everything before it has left the chain: then state is captured, the sink swaps transactions,
+the barrier goes into every output, and processing goes on; storing and preparing happen beside it and only the
+acknowledgement waits for them.
+"""
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from tidegate.checkpoint import participant as m
+from tidegate.checkpoint.protocol import CheckpointAbandoned, CheckpointCompleted, SplitState
+from tidegate.clock import Clock
+from tidegate.elements import Barrier, Batch, EndOfInput
+from tidegate.errors import ErrorKind, Failure, InternalError, failure_of, place
+from tidegate.failpoints import reach
+from tidegate.graph.physical import Vertex
+from tidegate.ids import Attempt, CheckpointId, OperatorName, TaskId
+from tidegate.operators.contracts import Operator, OperatorContext
+from tidegate.operators.source import SourceInput
+from tidegate.runtime.chain import Chain
+from tidegate.runtime.control import OperatorMetrics, TaskEnded, TaskFailed, TaskRunning, ToJobManager
+from tidegate.runtime.gate import AlignedBarrier, Ended, InputGate
+from tidegate.runtime.pacing import BatchPacer, SourcePoll
+from tidegate.runtime.ports import Executor
+from tidegate.runtime.router import Output
+from tidegate.runtime.sink_driver import SinkDriver
+from tidegate.runtime.snapshots import CapturedOperator, SnapshotWriter, StateTooLarge
+from tidegate.state.backend import KeyedStateBackend
+from tidegate.storage.port import StorageUnavailable
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """Of one step: whether anything was done, and until when nothing will be unless something comes from outside."""
+
+    worked: bool
+    wake_at: float | None
+    """Monotonic seconds; None: no deadline."""
+
+
+@dataclass
+class TaskParts:
+    """What a task is made of; see `runtime.building`. Exactly one of `source` and `gate` is there."""
+
+    id: TaskId
+    vertex: Vertex
+    attempt: Attempt
+    operators: Sequence[tuple[OperatorName, Operator, OperatorContext]]
+    outputs: Mapping[tuple[OperatorName, str | None], list[Output]]
+    source: SourceInput | None
+    gate: InputGate | None
+    backends: Mapping[OperatorName, KeyedStateBackend]
+    writer: SnapshotWriter
+    ended: frozenset[OperatorName]
+    """Operators that had ended in the restored checkpoint."""
+    pacer: BatchPacer
+    step_target: float
+    sink: OperatorName | None = None
+    sink_driver: SinkDriver | None = field(default=None)
+
+
+class Task:
+    """See the module. `send` reaches the JobManager."""
+
+    def __init__(
+        self, parts: TaskParts, executor: Executor, clock: Clock, send: Callable[[ToJobManager], None]
+    ) -> None:
+        self.id = parts.id
+        self._parts = parts
+        self._executor = executor
+        self._clock = clock
+        self._send = send
+        outside = {name for (name, tag), outputs in parts.outputs.items() if tag is None and outputs}
+        self._chain = Chain([(name, operator) for name, operator, _ in parts.operators], outside)
+        self._outputs = [output for outputs in parts.outputs.values() for output in outputs]
+        self._participant = m.Participant(parts.id, parts.attempt, parts.sink)
+        self._source_poll = SourcePoll()
+        self._slices: deque[Batch] = deque()
+        """What is left of the last input batch."""
+        self._triggers: deque[CheckpointId] = deque()
+        self._slice: tuple[int, float] | None = None
+        """Records in the slice that is in the chain, and when it entered."""
+        self._is_open = False
+        self._is_announced = False
+        self._input_has_ended = False
+        self._end_is_told = False
+        self.failure: Failure | None = None
+        """Why the task cannot go on; the attempt is then over."""
+
+    # -- life --
+
+    def open(self) -> None:
+        """State is restored: open the operators, then the sink's first transaction."""
+        for _, operator, context in self._parts.operators:
+            operator.open(context)
+        if self._parts.sink_driver is not None:
+            self._parts.sink_driver.start()
+        self._is_open = True
+
+    def close(self) -> None:
+        """Let go of everything; what is open stays as it is."""
+        for _, operator, _ in self._parts.operators:
+            operator.close()
+        if self._parts.source is not None:
+            self._parts.source.close()
+        if self._parts.sink_driver is not None:
+            self._parts.sink_driver.close()
+
+    def fail(self, failure: Failure) -> None:
+        """The attempt is over; said once."""
+        if self.failure is None:
+            where = failure.where or place(self.id.vertex, self.id.subtask, self._parts.attempt)
+            self.failure = msgspec.structs.replace(failure, where=where)
+            self._send(TaskFailed(self.id, self.failure))
+
+    # -- control --
+
+    def assign(self, splits: Sequence[SplitState], no_more: bool) -> None:
+        if self._parts.source is None:
+            raise InternalError(f"splits were assigned to {self.id}, which is no source")
+        self._parts.source.assign(splits, no_more)
+        self._source_poll.reset()
+
+    def trigger(self, checkpoint: CheckpointId) -> None:
+        """Sources only: put this barrier into the stream at the next opportunity."""
+        if self._parts.source is not None:
+            self._triggers.append(checkpoint)
+
+    def completed(self, event: CheckpointCompleted) -> None:
+        self._tell(event)
+
+    def abandoned(self, event: CheckpointAbandoned) -> None:
+        self._tell(event)
+
+    def metrics(self) -> list[OperatorMetrics]:
+        skipped = {name: getattr(operator, "records_skipped", 0) for name, operator, _ in self._parts.operators}
+        return [
+            OperatorMetrics(self.id, count.name, count.records_in, count.records_out, skipped[count.name])
+            for count in self._chain.counts
+        ]
+
+    # -- stepping --
+
+    def step(self) -> Progress:
+        """Never raises: a failure ends the task."""
+        if not self._is_open or self.failure is not None:
+            return Progress(False, None)
+        try:
+            return self._step()
+        except Exception as error:
+            self.fail(failure_of(error))
+            return Progress(True, None)
+
+    def _step(self) -> Progress:
+        begun = now = self._clock.now().monotonic
+        self._announce()
+        if self._parts.sink_driver is not None:
+            self._parts.sink_driver.wake()
+        for output in self._outputs:
+            output.flush_due(now)
+        worked = False
+        while self._can_go_on() and self._advance(now):
+            worked = True
+            now = self._clock.now().monotonic
+            if now - begun >= self._parts.step_target:
+                break
+        return Progress(worked, self._wake_at(now))
+
+    def _announce(self) -> None:
+        driver = self._parts.sink_driver
+        if not self._is_announced and (driver is None or driver.is_writable):
+            self._is_announced = True
+            self._send(TaskRunning(self.id))
+
+    def _can_go_on(self) -> bool:
+        driver = self._parts.sink_driver
+        has_room = all(output.has_room for output in self._outputs)
+        return has_room and (driver is None or driver.is_writable or self._waits_for_barrier())
+
+    def _waits_for_barrier(self) -> bool:
+        """While the sink holds batches back nothing may enter the chain; the source of such a task may still get a barrier."""
+        return self._parts.source is not None and self._chain.idle and not self._slices and bool(self._triggers)
+
+    def _advance(self, now: float) -> bool:
+        """One piece of work; False when there is none."""
+        if not self._chain.idle:
+            self._drive(now)
+            return True
+        if self._slices:
+            piece = self._slices.popleft()
+            self._slice = (len(piece), now)
+            self._chain.push(piece)
+            self._drive(now)
+            return True
+        if self._input_has_ended and not self._end_is_told:
+            self._tell_end()
+            return True
+        return self._take_input(now)
+
+    def _drive(self, now: float) -> None:
+        """Bring one output out of the chain, or finish what is in it."""
+        found = self._chain.next_output()
+        if found is not None:
+            name, batch = found
+            for output in self._parts.outputs.get((name, batch.tag), ()):
+                output.push(batch, now)
+        elif self._slice is not None:
+            records, begun = self._slice
+            self._slice = None
+            self._parts.pacer.observe(records, self._clock.now().monotonic - begun)
+
+    def _take_input(self, now: float) -> bool:
+        if self._parts.source is not None:
+            return self._take_from_source(self._parts.source, now)
+        assert self._parts.gate is not None
+        match self._parts.gate.poll():
+            case None:
+                return False
+            case AlignedBarrier(checkpoint):
+                self._tell(m.BarrierAligned(checkpoint))
+            case Ended():
+                self._end_input()
+            case Batch() as batch:
+                self._slices.extend(self._parts.pacer.cut(batch))
+        return True
+
+    def _take_from_source(self, source: SourceInput, now: float) -> bool:
+        if self._triggers:
+            self._tell(m.BarrierAligned(self._triggers.popleft()))
+            return True
+        if self._input_has_ended:
+            return False
+        if source.has_ended:
+            self._end_input()
+            return True
+        if not self._source_poll.is_due(now):
+            return False
+        batch = source.poll(self._parts.pacer.limit)
+        if batch is None:
+            self._source_poll.found_nothing(now)
+            return False
+        self._source_poll.reset()
+        if batch.values:
+            self._slices.append(batch)
+        return True
+
+    def _end_input(self) -> None:
+        self._input_has_ended = True
+        self._chain.end_of_input(self._parts.ended)
+
+    def _tell_end(self) -> None:
+        self._end_is_told = True
+        for output in self._outputs:
+            output.broadcast(EndOfInput())
+        self._send(TaskEnded(self.id))
+
+    def _wake_at(self, now: float) -> float | None:
+        deadlines = [output.next_deadline for output in self._outputs]
+        if self._parts.sink_driver is not None:
+            deadlines.append(self._parts.sink_driver.wake_at)
+        if self._parts.source is not None and not self._input_has_ended and self._can_go_on():
+            deadlines.append(self._source_poll.next_at(now))
+        return min((at for at in deadlines if at is not None), default=None)
+
+    # -- checkpoints --
+
+    def _tell(self, event: m.Event) -> None:
+        for command in self._participant.handle(event):
+            self._perform(command)
+
+    def tell_from_sink(self, event: m.SinkReady | m.SinkCommitted) -> None:
+        """The sink has news for the participant."""
+        self._tell(event)
+
+    def _perform(self, command: m.Command) -> None:
+        driver = self._parts.sink_driver
+        match command:
+            case m.CaptureAndForward(checkpoint):
+                self._capture(checkpoint)
+            case m.PermitCommits(permit):
+                assert driver is not None, "a permit came to a task without a sink"
+                driver.permit(permit)
+            case m.AbandonInSink(checkpoint):
+                if self._parts.gate is not None:
+                    self._parts.gate.abandon(checkpoint)
+                self._triggers = deque(t for t in self._triggers if t > checkpoint)
+                if driver is not None:
+                    driver.abandon(checkpoint)
+            case m.Send(message):
+                reach("acknowledge:before")
+                self._send(message)
+                reach("acknowledge:after")
+
+    def _capture(self, checkpoint: CheckpointId) -> None:
+        reach("capture:before")
+        captured = [self._captured(name) for name, _, _ in self._parts.operators]
+        reach("capture:after")
+        for output in self._outputs:
+            output.broadcast(Barrier(checkpoint))
+        if self._parts.sink_driver is not None:
+            self._parts.sink_driver.barrier(checkpoint)
+        self._executor.submit(
+            f"upload:{self.id}",
+            lambda: self._parts.writer.store(checkpoint, captured),
+            lambda result, error: self._stored(checkpoint, result, error),
+        )
+
+    def _captured(self, name: OperatorName) -> CapturedOperator:
+        backend = self._parts.backends.get(name)
+        is_source = self._parts.source is not None and name == self._parts.vertex.operators[0]
+        return CapturedOperator(
+            name=name,
+            ended=self._input_has_ended,
+            capture=backend.capture() if backend is not None else None,
+            splits=self._parts.source.splits if is_source and self._parts.source is not None else (),
+        )
+
+    def _stored(self, checkpoint: CheckpointId, result: Any, error: BaseException | None) -> None:
+        if error is None:
+            self._tell(m.StateStored(checkpoint, result))
+        elif isinstance(error, StorageUnavailable | StateTooLarge):
+            self._tell(m.StateNotStored(checkpoint, str(error)))
+        else:
+            failure = failure_of(error)
+            if failure.kind is ErrorKind.UNAVAILABLE:
+                self._tell(m.StateNotStored(checkpoint, failure.message))
+            else:
+                self.fail(failure)
