@@ -4,15 +4,23 @@ A job is a graph of named operators from sources to sinks; see `Job`, `Stream` a
 """
 
 from tidegate.api.functions import Context, KeyedContext, KeyedProcessFunction, ProcessFunction, SideOutput
-from tidegate.api.job import Job
+from tidegate.api.job import Job, run_jobs_with
 from tidegate.api.stream import KeyedStream, Stream
+from tidegate.cli.program import main, run
+from tidegate.config import Config
 from tidegate.errors import TidegateError
+from tidegate.formats import Bytes, Json, String
 from tidegate.serializers import Pickled, pickled
 from tidegate.state.descriptors import ListState, MapState, ReducingState, ValueState
 
+run_jobs_with(run)
+
 __all__ = [
+    "Bytes",
+    "Config",
     "Context",
     "Job",
+    "Json",
     "KeyedContext",
     "KeyedProcessFunction",
     "KeyedStream",
@@ -23,7 +31,9 @@ __all__ = [
     "ReducingState",
     "SideOutput",
     "Stream",
+    "String",
     "TidegateError",
     "ValueState",
+    "main",
     "pickled",
 ]

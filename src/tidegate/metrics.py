@@ -44,6 +44,19 @@ class JobStatus(msgspec.Struct, frozen=True):
     """What somebody who watches should know now: 'waiting 4s before restart 3'."""
 
 
+class JobResult(msgspec.Struct, frozen=True):
+    """How a run ended that did not fail."""
+
+    attempts: int
+    """The number of the last attempt, over all runs of the job."""
+    restarts: int
+    """In this run."""
+    records_in: int
+    records_out: int
+    checkpoint: int
+    """The newest checkpoint that this run completed, 0 for none."""
+
+
 class Reporter(Protocol):
     """Who shows how a job is doing. Never raises because of where it writes to, and never decides anything."""
 

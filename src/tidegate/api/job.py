@@ -1,13 +1,16 @@
 """A job as the program sees it: a name, sources, and the graph that grows from them. Nothing runs here."""
 
+from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
 from tidegate.api.builder import GraphBuilder
 from tidegate.api.stream import OnErrorArgument, Stream
 from tidegate.api.validation import check_instance, check_name, check_parallelism, error_policy
 from tidegate.config import Config
+from tidegate.errors import InternalError
 from tidegate.graph.logical import LogicalGraph, LogicalNode
 from tidegate.ids import JobName
+from tidegate.metrics import JobResult
 from tidegate.operators.contracts import Deserializer, Source
 from tidegate.state.key_groups import DEFAULT_MAX_PARALLELISM
 
@@ -75,5 +78,26 @@ class Job:
         """The validated graph, as data. Raises InvalidError, naming the operator, when it cannot run."""
         return self._builder.build(max_parallelism)
 
+    def run(self, *, in_process: bool = False) -> JobResult:
+        """Run the job until it is finished or stopped by Ctrl-C; the last line of a program, under
+        `if __name__ == "__main__":`.
+
+        In a program that can be imported (`python app.py`) workers are processes that import it, unless `in_process`. An
+        error is shown, and ends the process with its exit code. In a notebook everything runs in this process, and the
+        TidegateError is raised.
+        """
+        if _runner is None:
+            raise InternalError("a job was run without the package 'tidegate' being imported")
+        return _runner(self, in_process)
+
     def __repr__(self) -> str:
         return f"Job({self.name!r})"
+
+
+_runner: Callable[[Job, bool], JobResult] | None = None
+
+
+def run_jobs_with(runner: Callable[[Job, bool], JobResult]) -> None:
+    """What `Job.run` does: where jobs run is above this layer."""
+    global _runner
+    _runner = runner

@@ -130,16 +130,18 @@ class NotifyAbandoned(msgspec.Struct, frozen=True):
 
 
 class CheckpointSettled(msgspec.Struct, frozen=True):
-    """All commits of `checkpoint` are reported. `files`: what abandoned checkpoints left, to be deleted now."""
+    """All commits of `checkpoint` are reported, and others may follow. `files`: what abandoned checkpoints left, to be
+    deleted now."""
 
     checkpoint: CheckpointId
     files: tuple[str, ...]
 
 
 class AllCommitted(msgspec.Struct, frozen=True):
-    """The finite job is done: everything of `checkpoint`, its last, is committed."""
+    """Instead of `CheckpointSettled`, when the finite job is done: everything of `checkpoint`, its last, is committed."""
 
     checkpoint: CheckpointId
+    files: tuple[str, ...]
 
 
 class FailAttempt(msgspec.Struct, frozen=True):
@@ -187,6 +189,8 @@ class Coordinator:
         self._is_open = False
         """Whether checkpoints may be triggered."""
         self._due_at = 0.0
+        self._is_wanted = False
+        """Somebody asked for a checkpoint that is not triggered yet."""
         self._triggered = Now(0.0, 0.0)
         self._held: dict[OperatorName, tuple[SplitState, ...]] = {}
         self._acknowledged: dict[TaskId, tuple[OperatorSnapshot, ...]] = {}
@@ -210,7 +214,7 @@ class Coordinator:
                 self._due_at = now.monotonic + (0.0 if self._has_ended else self._settings.interval)
                 return self._next(now)
             case TriggerNow():
-                self._due_at = now.monotonic
+                self._is_wanted = True
                 return self._next(now)
             case AllTasksEnded():
                 self._has_ended = True
@@ -236,8 +240,9 @@ class Coordinator:
         """Trigger when it is time, or say when it will be."""
         if not self._is_open or self._phase is not _Phase.IDLE:
             return []
-        if now.monotonic < self._due_at:
+        if now.monotonic < self._due_at and not self._is_wanted:
             return [WakeAt(self._due_at)]
+        self._is_wanted = False
         self.last = CheckpointId(self.last + 1)
         self._phase = _Phase.WAITING
         self._triggered = now
@@ -261,7 +266,7 @@ class Coordinator:
 
     def _acknowledge(self, event: Acknowledge, now: Now) -> list[Command]:
         if not self._awaits(event.attempt, event.checkpoint) or event.task in self._acknowledged:
-            if event.attempt == self._plan.attempt and event.checkpoint != self.last:
+            if self._is_given_up(event.attempt, event.checkpoint):
                 self._garbage += _files(event.operators)
             return []
         if event.task not in self._plan.tasks:
@@ -280,11 +285,17 @@ class Coordinator:
     def _awaits(self, attempt: Attempt, checkpoint: CheckpointId) -> bool:
         return self._phase is _Phase.WAITING and attempt == self._plan.attempt and checkpoint == self.last
 
+    def _is_given_up(self, attempt: Attempt, checkpoint: CheckpointId) -> bool:
+        """Also true for one that completed and is over; the owner never deletes what an entry in the log names."""
+        is_over = checkpoint < self.last or self._phase is _Phase.IDLE
+        return is_over and attempt == self._plan.attempt
+
     def _failed(self, reason: str, now: Now) -> list[Command]:
         self._failures.append(f"checkpoint {self.last}: {reason}")
-        commands = self._abandon(reason, now)
         if len(self._failures) <= self._settings.tolerable_failures:
-            return commands
+            return self._abandon(reason, now)
+        self._is_open = False
+        commands = self._abandon(reason, now)
         text = f"{len(self._failures)} checkpoints failed one after another. " + "; ".join(self._failures[-3:])
         return [*commands, FailAttempt(Failure(ErrorKind.UNAVAILABLE, text))]
 
@@ -315,12 +326,11 @@ class Coordinator:
             return []
         self._phase = _Phase.IDLE
         files, self._garbage = tuple(self._garbage), []
-        settled = CheckpointSettled(self.last, files)
         if self._is_final:
             self._is_open = False
-            return [settled, AllCommitted(self.last)]
+            return [AllCommitted(self.last, files)]
         self._schedule(now)
-        return [settled, *self._next(now)]
+        return [CheckpointSettled(self.last, files), *self._next(now)]
 
     def _schedule(self, now: Now) -> None:
         """When the next checkpoint is due, now that one is over."""
@@ -355,7 +365,7 @@ class Coordinator:
         return OperatorRecord(
             name=operator.name,
             parallelism=operator.parallelism,
-            ended=all(record.snapshot.ended for record in subtasks),
+            ended=len(subtasks) == operator.parallelism and all(record.snapshot.ended for record in subtasks),
             subtasks=subtasks,
             unassigned=self._held.get(operator.name, ()),
             sink=operator.sink,

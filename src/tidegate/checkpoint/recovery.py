@@ -138,7 +138,6 @@ class Recovery:
         self._targets = _targets(plan)
         self._steps: list[_Step] = []
         """Still to be done, the next one last."""
-        self._listed = 0
         self._commits_are_done = False
         self._committed = 0
         self._aborted = 0

@@ -174,23 +174,19 @@ class CheckpointStore:
             self.storage.delete(self._entry_path(position))
 
     def _fate(self, entry: Entry) -> AppendResult:
-        """Whether the entry, now stored, belongs to the log.
+        """Whether the entry, now stored, belongs to the log, and this process may go on from it.
 
-        A process that was away for long may write at a position that others have used and pruned since. Then the entry
-        below was pruned too; or it is one of those that are never pruned (*created*, the newest takeover), is not this
-        process's, and higher positions exist.
+        A process that was away for long may write at a position that others have used and pruned since. What is newest is
+        never pruned: so a higher position shows that somebody else has taken over, also where the entry below is this
+        process's own (*created* and the newest takeover stay for ever).
         """
         position = entry.position
         positions = self._positions()
-        if position > 0 and position - 1 not in positions:
-            return Taken(self._read_entry(positions[-1]) if positions and positions[-1] > position else None)
-        if positions and positions[-1] > position and not self._is_ours(LogPosition(position - 1), entry.nonce):
+        if positions and positions[-1] > position:
             return Taken(self._read_entry(positions[-1]))
+        if position > 0 and position - 1 not in positions:
+            return Taken(None)
         return Won()
-
-    def _is_ours(self, position: LogPosition, nonce: str) -> bool:
-        below = self._read_entry(position) if position >= 0 else None
-        return isinstance(below, Entry) and below.nonce == nonce
 
     def _positions(self) -> list[LogPosition]:
         names = (path.rpartition("/")[2] for path in self.storage.list(f"{self.job}/log/"))

@@ -7,12 +7,14 @@ task; a failure of committing is asked for again, because the transaction is saf
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from tidegate.checkpoint import participant
 from tidegate.checkpoint import transactions as t
 from tidegate.checkpoint.protocol import CheckpointAbandoned, CommitPermit, Outcome, Retry
 from tidegate.clock import Clock
 from tidegate.elements import Batch
-from tidegate.errors import Failure, InternalError, failure_of
+from tidegate.errors import ErrorKind, Failure, InternalError, LostDataError, failure_of, raise_failure
 from tidegate.failpoints import reach
 from tidegate.ids import CheckpointId, TransactionalId
 from tidegate.operators.contracts import TransactionalSink
@@ -56,7 +58,10 @@ class SinkDriver:
         if current is None or not self._transactions.is_writable:
             raise InternalError("a batch came to a sink that holds batches back")
         self._transactions.has_written = True
-        self._sink.write(self._handles[current], batch)
+        try:
+            self._sink.write(self._handles[current], batch)
+        except LostDataError as error:
+            raise_failure(_to_be_read_again(error.failure))
 
     def barrier(self, checkpoint: CheckpointId) -> None:
         self._handle(t.BarrierPassed(checkpoint))
@@ -110,7 +115,7 @@ class SinkDriver:
     def _run(self, work: Callable[[], Any], then: Callable[[Any], None]) -> None:
         def done(result: Any, error: BaseException | None) -> None:
             if error is not None:
-                self._fail(failure_of(error))
+                self._fail(_to_be_read_again(failure_of(error)))
             else:
                 then(result)
 
@@ -128,3 +133,12 @@ class SinkDriver:
             self._handle(t.CommitAnswered(command.committable, answer))
 
         self._executor.submit(self._lane, work, done)
+
+
+def _to_be_read_again(failure: Failure) -> Failure:
+    """What is lost before its checkpoint completed is not lost for good: its records are read again after a restart. Whether a
+    completed checkpoint lacks something is found by its commit. And it may be the recovery of a new attempt that aborted it,
+    while this one had not noticed yet that it was taken over."""
+    if failure.kind is not ErrorKind.LOST:
+        return failure
+    return msgspec.structs.replace(failure, kind=ErrorKind.UNAVAILABLE)

@@ -173,10 +173,10 @@ class Deployment:
         match message:
             case WorkerReady():
                 return self._worker_ready(worker, message)
-            case TaskRunning(task):
+            case TaskRunning(task) if task not in self._running:
                 self._running.add(task)
                 return self._all_running(now) if len(self._running) == len(self._physical.tasks) else []
-            case TaskEnded(task):
+            case TaskEnded(task) if task not in self._ended:
                 self._ended.add(task)
                 has_all = len(self._ended) == len(self._physical.tasks)
                 return self.coordinate(checkpoints.AllTasksEnded(), now) if has_all else []

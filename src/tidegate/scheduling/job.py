@@ -1,5 +1,5 @@
-"""The life of a job in one JobManager process: every phase and every legal move, as data. The diagram in the documents is made
-from this table.
+"""The life of a job in one JobManager process: every phase and every legal move, as data. `docs/job-life.md` is made from
+this table.
 """
 
 from enum import Enum
@@ -26,24 +26,37 @@ class Phase(Enum):
     DONE = "done"
 
 
-_ALIVE = frozenset({Phase.FAILING, Phase.CLOSING, Phase.DONE})
-"""Where any phase can go that has, or may have, workers: a failure, a stop, being fenced."""
+WITH_WORKERS = frozenset(
+    {
+        Phase.SPAWNING,
+        Phase.TAKING_OVER,
+        Phase.ENDING_OLD,
+        Phase.RECOVERING,
+        Phase.DEPLOYING,
+        Phase.RUNNING,
+        Phase.DRAINING,
+    }
+)
+"""Where the attempt has, or may have, workers that nobody has ended yet."""
+
+_OVER = frozenset({Phase.FAILING, Phase.CLOSING})
+"""Where any of these goes by a failure; by a stop, by being fenced, or by a failure after which nothing follows."""
 
 MOVES: dict[Phase, frozenset[Phase]] = {
     Phase.READING_LOG: frozenset({Phase.CREATING_LOG, Phase.DISCARDING, Phase.SPAWNING, Phase.DONE}),
     Phase.CREATING_LOG: frozenset({Phase.SPAWNING, Phase.DONE}),
     Phase.DISCARDING: frozenset({Phase.SPAWNING, Phase.DONE}),
-    Phase.SPAWNING: _ALIVE | {Phase.TAKING_OVER},
-    Phase.TAKING_OVER: _ALIVE | {Phase.ENDING_OLD, Phase.RECOVERING},
-    Phase.ENDING_OLD: _ALIVE | {Phase.RECOVERING},
-    Phase.RECOVERING: _ALIVE | {Phase.DEPLOYING},
-    Phase.DEPLOYING: _ALIVE | {Phase.RUNNING},
-    Phase.RUNNING: _ALIVE | {Phase.DRAINING},
-    Phase.DRAINING: _ALIVE,
-    Phase.FAILING: frozenset({Phase.WAITING, Phase.DONE}),
+    Phase.SPAWNING: _OVER | {Phase.TAKING_OVER},
+    Phase.TAKING_OVER: _OVER | {Phase.ENDING_OLD, Phase.RECOVERING},
+    Phase.ENDING_OLD: _OVER | {Phase.RECOVERING},
+    Phase.RECOVERING: _OVER | {Phase.DEPLOYING},
+    Phase.DEPLOYING: _OVER | {Phase.RUNNING},
+    Phase.RUNNING: _OVER | {Phase.DRAINING},
+    Phase.DRAINING: frozenset({Phase.CLOSING}),
+    Phase.FAILING: frozenset({Phase.WAITING, Phase.CLOSING}),
     Phase.WAITING: frozenset({Phase.SPAWNING, Phase.DONE}),
     Phase.CLOSING: frozenset({Phase.SETTLING, Phase.DONE}),
-    Phase.SETTLING: frozenset({Phase.RECORDING_END, Phase.DONE}),
+    Phase.SETTLING: frozenset({Phase.RECORDING_END}),
     Phase.RECORDING_END: frozenset({Phase.DONE}),
     Phase.DONE: frozenset(),
 }

@@ -11,47 +11,28 @@ append is undecided. A refused append means that another JobManager runs the job
 
 from collections.abc import Callable, Sequence
 
+import msgspec
+
 from tidegate.checkpoint import coordinator as checkpoints
 from tidegate.checkpoint import recovery
-from tidegate.checkpoint.log import (
-    Body,
-    CleanStop,
-    Completed,
-    Created,
-    Discarded,
-    Entry,
-    Finished,
-    StoredEntry,
-    Takeover,
-)
+from tidegate.checkpoint.log import Body, CleanStop, Completed, Created, Discarded, Finished, StoredEntry, Takeover
 from tidegate.checkpoint.manifest import Manifest
 from tidegate.clock import Now
 from tidegate.errors import RESTARTABLE, ErrorKind, Failure, TidegateError, place
 from tidegate.graph.logical import LogicalGraph
 from tidegate.graph.physical import PhysicalGraph
-from tidegate.ids import Attempt, CheckpointId, LogPosition, WorkerIndex
-from tidegate.metrics import CheckpointStatus, JobStatus
+from tidegate.ids import Attempt, CheckpointId, WorkerIndex
+from tidegate.metrics import JobStatus
 from tidegate.runtime.control import StopWorker, WorkerMetrics
 from tidegate.scheduling import protocol as p
 from tidegate.scheduling.deployment import AllTasksRun, AttemptFailed, Deployment, Outcome, sink_targets
-from tidegate.scheduling.job import MOVES, Phase
-from tidegate.scheduling.ledger import Ledger
+from tidegate.scheduling.job import MOVES, WITH_WORKERS, Phase
+from tidegate.scheduling.ledger import APPEND_RETRY, Ledger, fenced
 from tidegate.scheduling.opening import Opening, decide_opening
 from tidegate.scheduling.progress import Progress
+from tidegate.scheduling.recovery_run import RecoveryOutcome, RecoveryRun, before_deploying, leftovers_before, tell_of
 from tidegate.scheduling.restart import RestartPolicy
 from tidegate.scheduling.settings import JobManagerIdentity, JobSettings
-
-_WITH_WORKERS = frozenset(
-    {
-        Phase.SPAWNING,
-        Phase.TAKING_OVER,
-        Phase.ENDING_OLD,
-        Phase.RECOVERING,
-        Phase.DEPLOYING,
-        Phase.RUNNING,
-        Phase.DRAINING,
-    }
-)
 
 
 class JobManager:
@@ -67,6 +48,7 @@ class JobManager:
     ) -> None:
         self._graph = graph
         self._physical = physical
+        self._sinks = sink_targets(graph)
         self._settings = settings
         self._identity = identity
         self._fingerprint = graph.fingerprint()
@@ -82,17 +64,13 @@ class JobManager:
         self._attempt = Attempt(0)
         self._highest = CheckpointId(0)
         self._deployment: Deployment | None = None
-        self._recovery: recovery.Recovery | None = None
-        """Recovery before deploying, the sweep while running, or the last clean-up."""
-        self._restart_count = 0
+        self._recovery = RecoveryRun()
         self._resume_at: float | None = None
         self._drain_until: float | None = None
         self._end: Body | None = None
         """What is recorded when the workers are gone: a clean stop or the end of the job."""
         self._failure: Failure | None = None
         """With what this process ends."""
-        self._newest: tuple[Manifest, float] | None = None
-        """The newest checkpoint completed by this process, and when."""
 
     def handle(self, event: p.Event, now: Now) -> list[p.Command]:
         if self.phase is Phase.DONE:
@@ -101,16 +79,16 @@ class JobManager:
             case p.Start():
                 return [p.ReadLog()]
             case p.LogRead(stored):
-                return self._open(stored, now)
+                return self._open(stored, now) if self.phase is Phase.READING_LOG else self._confirmed(stored)
             case p.AppendWon():
                 return self._append_won(now) if self._ledger.is_undecided else []
             case p.AppendRefused(position, by):
-                return self._end_with(_fenced(self._graph.job, position, by))
+                return self._end_with(fenced(self._graph.job, position, by)) if self._ledger.is_undecided else []
             case p.AppendUnanswered(_, why):
                 again_at = self._ledger.unanswered(now)
                 return [p.Tell("warning", f"the checkpoint log does not answer: {why}"), p.WakeAt(again_at)]
             case p.StepFailed(failure):
-                return self._attempt_failed(failure, now) if self.phase in _WITH_WORKERS else self._exit(failure)
+                return self._step_failed(failure, now)
             case p.StopWanted():
                 return self._stop(now)
             case p.CheckpointWanted():
@@ -118,6 +96,7 @@ class JobManager:
             case p.Wake():
                 return self._wake(now)
             case p.OldWorkersEnded():
+                self._old_takeover = None
                 return self._recover(now) if self.phase is Phase.ENDING_OLD else []
             case _:
                 return self._of_attempt(event, now) if event.attempt == self._attempt else []
@@ -127,8 +106,8 @@ class JobManager:
         match event:
             case p.WorkersSpawned():
                 return self._take_over(event, now) if self.phase is Phase.SPAWNING else []
-            case p.RecoveryAnswered(_, answer):
-                return self._recovery_step(answer, now)
+            case p.RecoveryAnswered(_, run, answer):
+                return self._recovering(self._recovery.answered(run, answer, now), now)
             case p.WorkerDied(_, worker, how):
                 return self._worker_died(worker, how, now)
             case p.WorkersGone():
@@ -147,24 +126,7 @@ class JobManager:
 
     def status(self, now: Now) -> JobStatus:
         """How the job is, for people."""
-        totals = self._progress.totals(now.monotonic)
-        newest = self._newest
-        return JobStatus(
-            job=self._graph.job,
-            attempt=self._attempt,
-            state=self.phase.value,
-            records_in=totals.records_in,
-            records_out=totals.records_out,
-            records_in_rate=totals.records_in_rate,
-            records_out_rate=totals.records_out_rate,
-            restarts=self._restart_count,
-            checkpoint=None
-            if newest is None
-            else CheckpointStatus(
-                newest[0].checkpoint, now.monotonic - newest[1], newest[0].duration, newest[0].state_bytes
-            ),
-            note=f"{totals.records_skipped} records skipped" if totals.records_skipped else "",
-        )
+        return self._progress.status(self._graph.job, self._attempt, self.phase.value, now.monotonic)
 
     # -- beginning --
 
@@ -207,10 +169,9 @@ class JobManager:
         return [*self._move(Phase.TAKING_OVER), self._append(takeover, now)]
 
     def _took_over(self, now: Now) -> list[p.Command]:
-        old, self._old_takeover = self._old_takeover, None
-        if old is None:
+        if self._old_takeover is None:
             return self._recover(now)
-        return [*self._move(Phase.ENDING_OLD), p.EndOldWorkers(old)]
+        return [*self._move(Phase.ENDING_OLD), p.EndOldWorkers(self._old_takeover)]
 
     # -- the log --
 
@@ -232,7 +193,7 @@ class JobManager:
 
     def _completed(self, manifest: Manifest, now: Now) -> list[p.Command]:
         self._highest = max(self._highest, manifest.checkpoint)
-        self._newest = (manifest, now.monotonic)
+        self._progress.completed(manifest, now.monotonic)
         told = p.Tell(
             "info",
             f"checkpoint {manifest.checkpoint} completed in {manifest.duration * 1000:.0f} ms",
@@ -246,44 +207,27 @@ class JobManager:
     # -- recovery --
 
     def _recover(self, now: Now) -> list[p.Command]:
-        plan = recovery.RecoveryPlan(
-            instance=self._ledger.instance,
-            attempt=self._attempt,
-            sinks=sink_targets(self._graph),
-            manifest=self._ledger.restorable,
-            is_settled=self._ledger.is_settled,
-            is_fresh=self._opening.is_fresh,
-            accept_lost=self._settings.accept_lost,
-        )
-        return self._move(Phase.RECOVERING) + self._begin_recovery(plan, now)
+        plan = before_deploying(self._ledger, self._sinks, self._attempt, self._settings.accept_lost)
+        return self._move(Phase.RECOVERING) + self._recovering(self._recovery.begin(plan, self._attempt, now), now)
 
-    def _begin_recovery(self, plan: recovery.RecoveryPlan, now: Now) -> list[p.Command]:
-        self._recovery = recovery.Recovery(plan)
-        return self._recovery_step(recovery.Begin(), now)
+    def _abort_leftovers(self, before: Attempt, now: Now) -> list[p.Command]:
+        plan = leftovers_before(self._ledger, self._sinks, before)
+        return self._recovering(self._recovery.begin(plan, self._attempt, now), now)
 
-    def _recovery_step(self, event: recovery.Event, now: Now) -> list[p.Command]:
-        if self._recovery is None:
-            return []
+    def _recovering(self, outcomes: Sequence[RecoveryOutcome], now: Now) -> list[p.Command]:
         commands: list[p.Command] = []
-        for command in self._recovery.handle(event, now):
-            match command:
-                case recovery.WakeAt(at):
-                    commands.append(p.WakeAt(at))
+        for outcome in outcomes:
+            match outcome:
                 case recovery.Done():
-                    self._recovery = None
-                    commands += self._recovered(command, now)
+                    commands += self._recovered(outcome, now)
                 case recovery.Failed(failure):
-                    self._recovery = None
                     commands += self._recovery_failed(failure, now)
                 case _:
-                    commands.append(p.Recover(self._attempt, command))
+                    commands.append(outcome)
         return commands
 
     def _recovered(self, done: recovery.Done, now: Now) -> list[p.Command]:
-        told: list[p.Command] = [p.Tell("warning", f"given up by --accept-lost-transactions: {x}") for x in done.given_up]
-        if done.committed or done.aborted:
-            text = f"recovery committed {done.committed} and aborted {done.aborted} transactions"
-            told.append(p.Tell("info", text, {"committed": done.committed, "aborted": done.aborted}))
+        told: list[p.Command] = [*tell_of(done)]
         match self.phase:
             case Phase.RECOVERING:
                 sweep = [p.CleanUpOrphans(self._attempt, self._ledger.needed_files)] if self._ledger.may_sweep else []
@@ -300,20 +244,10 @@ class JobManager:
         told = p.Tell("warning", f"leftover transactions could not be looked after: {failure.message}")
         return [told, *self._record_end(now)] if self.phase is Phase.SETTLING else [told]
 
-    def _leftovers(self, before: Attempt) -> recovery.RecoveryPlan:
-        """To abort what attempts before `before` left open; everything of the newest checkpoint is committed."""
-        return recovery.RecoveryPlan(
-            instance=self._ledger.instance,
-            attempt=before,
-            sinks=sink_targets(self._graph),
-            manifest=self._ledger.restorable,
-            is_settled=True,
-        )
-
     # -- the attempt --
 
     def _deployed(self, ask: Callable[[Deployment], list[Outcome]], now: Now) -> list[p.Command]:
-        if self._deployment is None or self.phase not in _WITH_WORKERS:
+        if self._deployment is None or self.phase not in WITH_WORKERS:
             return []
         commands: list[p.Command] = []
         for outcome in ask(self._deployment):
@@ -331,9 +265,9 @@ class JobManager:
                 return [self._append(Completed(manifest), now)]
             case checkpoints.CheckpointSettled(_, files):
                 return self._settled(files, now)
-            case checkpoints.AllCommitted(checkpoint):
+            case checkpoints.AllCommitted(checkpoint, files):
                 self._end = Finished(checkpoint)
-                return self._close()
+                return [self._ledger.clean_up(self._settings.retained, files), *self._close()]
             case _:
                 return [outcome]
 
@@ -341,33 +275,41 @@ class JobManager:
         commands: list[p.Command] = [self._ledger.clean_up(self._settings.retained, files)]
         if self.phase is Phase.DRAINING:
             return commands + self._drained()
-        if self._attempt > 1 and self._recovery is None:
+        if self._attempt > 1 and not self._recovery.is_under_way:
             # A process of an earlier attempt may have woken up since and opened a transaction.
-            commands += self._begin_recovery(self._leftovers(self._attempt), now)
+            commands += self._abort_leftovers(self._attempt, now)
         return commands
 
+    def _step_failed(self, failure: Failure, now: Now) -> list[p.Command]:
+        if self._must_confirm:
+            self._resume_at = now.monotonic + APPEND_RETRY
+            return [p.WakeAt(self._resume_at)]
+        if self._ledger.is_undecided:
+            # It was the append: refused outright, it would be again, and nothing goes on without it.
+            return self._end_with(failure)
+        if self.phase is Phase.READING_LOG:
+            return self._exit(failure)
+        return self._attempt_failed(failure, now)
+
     def _worker_died(self, worker: WorkerIndex, how: str, now: Now) -> list[p.Command]:
-        if self.phase not in _WITH_WORKERS:
+        if self.phase not in WITH_WORKERS:
             return []
         return self._attempt_failed(Failure(ErrorKind.UNAVAILABLE, f"worker {worker} died: {how}"), now)
 
     def _attempt_failed(self, failure: Failure, now: Now) -> list[p.Command]:
         """One incident, however many tasks it takes down."""
-        if self.phase not in _WITH_WORKERS:
+        if self.phase not in WITH_WORKERS:
             return []
         if not failure.where:
-            failure = Failure(
-                failure.kind, failure.message, failure.remedy, place(attempt=self._attempt), failure.traceback
-            )
+            failure = msgspec.structs.replace(failure, where=place(attempt=self._attempt))
         if failure.kind not in RESTARTABLE:
             return self._end_with(failure)
         delay = self._restarts.on_failure(now.monotonic)
         if delay is None or self.phase is Phase.DRAINING:
             return self._end_with(failure if self.phase is not Phase.DRAINING else None)
-        self._restart_count += 1
         self._resume_at = now.monotonic + delay
         self._progress.attempt_over()
-        text = f"restart {self._restart_count} in {delay:.1f} s after a failure: {failure.render()}"
+        text = f"restart {self._progress.restarts} in {delay:.1f} s after a failure: {failure.render()}"
         told = p.Tell("error", text, {"kind": failure.kind.value, "attempt": self._attempt})
         return [told, *self._leave(Phase.FAILING, 0.0)]
 
@@ -377,30 +319,29 @@ class JobManager:
                 assert self._resume_at is not None
                 return [*self._move(Phase.WAITING), p.WakeAt(self._resume_at), *self._wake(now)]
             case Phase.CLOSING if self._end is not None:
-                return self._move(Phase.SETTLING) + self._begin_recovery(self._next_attempts_view(), now)
+                return self._move(Phase.SETTLING) + self._abort_leftovers(Attempt(self._attempt + 1), now)
             case Phase.CLOSING:
-                return self._exit(self._failure)
+                return [p.ReadLog()] if self._must_confirm else self._exit(self._failure)
             case _:
                 return []
-
-    def _next_attempts_view(self) -> recovery.RecoveryPlan:
-        return self._leftovers(Attempt(self._attempt + 1))
 
     # -- time --
 
     def _wake(self, now: Now) -> list[p.Command]:
         again = self._ledger.due(now)
         commands: list[p.Command] = [again] if again is not None else []
-        if self._recovery is not None:
-            commands += self._recovery_step(recovery.Wake(), now)
+        commands += self._recovering(self._recovery.wake(now), now)
         match self.phase:
             case Phase.WAITING if not self._ledger.is_undecided and self._has_come(self._resume_at, now):
                 commands += self._spawn()
-            case Phase.RUNNING | Phase.DRAINING if self._has_come(self._drain_until, now):
+            case Phase.DRAINING if self._has_come(self._drain_until, now):
                 commands.append(p.Tell("warning", "commits under way were not confirmed in time; the next run goes on"))
                 commands += self._end_with(None)
             case Phase.RUNNING | Phase.DRAINING | Phase.DEPLOYING:
                 commands += self._deployed(lambda d: d.wake(now), now)
+            case Phase.CLOSING if self._must_confirm and self._has_come(self._resume_at, now):
+                self._resume_at = None
+                commands.append(p.ReadLog())
         return commands
 
     def _has_come(self, at: float | None, now: Now) -> bool:
@@ -425,20 +366,27 @@ class JobManager:
         return self._close()
 
     def _close(self) -> list[p.Command]:
-        asked = [
-            p.SendToWorker(self._attempt, WorkerIndex(i), StopWorker()) for i in range(self._physical.workers)
-        ]
+        asked = [p.SendToWorker(self._attempt, WorkerIndex(i), StopWorker()) for i in range(self._physical.workers)]
         return [*asked, *self._leave(Phase.CLOSING, self._settings.stop_grace)]
 
     def _record_end(self, now: Now) -> list[p.Command]:
         assert self._end is not None
         return [*self._move(Phase.RECORDING_END), self._append(self._end, now)]
 
+    @property
+    def _must_confirm(self) -> bool:
+        """What seems to be lost or damaged may have been removed by whoever has taken over meanwhile: the log knows."""
+        return self.phase is Phase.CLOSING and self._failure is not None and self._failure.exit_code == 3
+
+    def _confirmed(self, stored: Sequence[StoredEntry]) -> list[p.Command]:
+        other = self._ledger.successor(stored)
+        return self._exit(fenced(self._graph.job, other.position, other) if other is not None else self._failure)
+
     def _end_with(self, failure: Failure | None) -> list[p.Command]:
         """End the workers, if there are any, and exit."""
         self._failure = failure
-        self._end = None
-        if self.phase in _WITH_WORKERS:
+        self._end = self._resume_at = None
+        if self.phase in WITH_WORKERS:
             return self._leave(Phase.CLOSING, 0.0)
         if self.phase is Phase.FAILING:
             # Its workers are being ended already; only what follows has changed.
@@ -448,7 +396,8 @@ class JobManager:
     def _leave(self, phase: Phase, grace: float) -> list[p.Command]:
         if self._deployment is not None:
             self._highest = max(self._highest, self._deployment.highest_checkpoint)
-        self._deployment = self._recovery = None
+        self._deployment = None
+        self._recovery.drop()
         return [*self._move(phase), p.EndWorkers(self._attempt, grace)]
 
     def _exit(self, failure: Failure | None) -> list[p.Command]:
@@ -458,12 +407,3 @@ class JobManager:
         assert phase in MOVES[self.phase], f"{self.phase} -> {phase}"
         self.phase = phase
         return []
-
-
-def _fenced(job: str, position: LogPosition, by: StoredEntry | None) -> Failure:
-    who = f"attempt {by.attempt}" if isinstance(by, Entry) else "somebody else"
-    return Failure(
-        ErrorKind.FENCED,
-        f"job {job} was taken over: position {position} of its checkpoint log belongs to {who}",
-        "Another JobManager runs this job; nothing of this one's will be committed any more.",
-    )

@@ -8,16 +8,19 @@ from tidegate.checkpoint.log import (
     Completed,
     Created,
     Entry,
+    Finished,
     LogCursor,
     LogView,
     StoredEntry,
+    Takeover,
     Unreadable,
     prunable,
     view_log,
 )
 from tidegate.checkpoint.manifest import Manifest, files_of
 from tidegate.clock import Now
-from tidegate.ids import Attempt, LogInstance
+from tidegate.errors import ErrorKind, Failure
+from tidegate.ids import Attempt, LogInstance, LogPosition
 from tidegate.scheduling.protocol import Append, CleanUp
 
 APPEND_RETRY = 0.5
@@ -50,17 +53,27 @@ class Ledger:
 
     @property
     def is_settled(self) -> bool:
-        """Whether everything that `restorable` names is known to be committed: a clean stop said so, or a later checkpoint
-        completed (it was triggered only after that) and an operator went back."""
+        """Whether everything that `restorable` names is known to be committed: a clean stop or the job's end said so, or a
+        later checkpoint completed (it was triggered only after that) and an operator went back."""
         newest = self.view.completed[-1] if self.view.completed else None
         if newest is None or not isinstance(newest.body, Completed):
             return True
         later = [e for e in self.view.entries if isinstance(e, Entry) and e.position > newest.position]
         went_back = any(isinstance(e.body, Completed) and e.position in self.view.discarded for e in later)
-        stopped = any(
-            isinstance(e.body, CleanStop) and e.body.checkpoint == newest.body.manifest.checkpoint for e in later
-        )
-        return went_back or stopped
+        wanted = newest.body.manifest.checkpoint
+        return went_back or any(isinstance(e.body, CleanStop | Finished) and e.body.checkpoint == wanted for e in later)
+
+    @property
+    def begins_fresh(self) -> bool:
+        """Whether the newest fresh start has completed nothing yet. Until then whoever takes over aborts what other logs
+        left open: the process that was asked to may have died before it did."""
+        bodies = [e.body for e in self.view.entries if isinstance(e, Entry)]
+        return not self.view.completed and any(isinstance(body, Takeover) and body.fresh for body in bodies)
+
+    def successor(self, stored: Sequence[StoredEntry]) -> StoredEntry | None:
+        """The newest entry of `stored`, read just now, if it is another process's: then that one runs the job."""
+        newest = max(stored, key=lambda entry: entry.position, default=None)
+        return None if isinstance(newest, Entry) and newest.nonce == self._cursor.nonce else newest
 
     def append(self, body: Body, attempt: Attempt, now: Now) -> Append:
         return Append(self._cursor.begin(body, Attempt(0) if isinstance(body, Created) else attempt, now.wall))
@@ -110,3 +123,13 @@ class Ledger:
 
 def _manifests(stored: Sequence[StoredEntry]) -> list[Manifest]:
     return [e.body.manifest for e in stored if isinstance(e, Entry) and isinstance(e.body, Completed)]
+
+
+def fenced(job: str, position: LogPosition, by: StoredEntry | None) -> Failure:
+    """What is said when another process has written where this one wanted to."""
+    who = f"attempt {by.attempt}" if isinstance(by, Entry) else "somebody else"
+    return Failure(
+        ErrorKind.FENCED,
+        f"job {job} was taken over: position {position} of its checkpoint log belongs to {who}",
+        "Another JobManager runs this job; nothing of this one's will be committed any more.",
+    )

@@ -133,12 +133,12 @@ class JobManagerPerformer:
                     lambda splits: p.SplitsFound(attempt, operator, tuple(splits)),
                     lambda failure: p.DiscoveryFailed(attempt, operator, failure),
                 )
-            case p.Recover(attempt, step):
+            case p.Recover(attempt, run, step):
                 self._ask(
                     SINK_LANE,
                     lambda: self._recover(step),
-                    lambda event: p.RecoveryAnswered(attempt, event),
-                    lambda failure: p.RecoveryAnswered(attempt, _no_answer(step, failure)),
+                    lambda event: p.RecoveryAnswered(attempt, run, event),
+                    lambda failure: p.RecoveryAnswered(attempt, run, _no_answer(step, failure)),
                 )
             case p.CleanUp() | p.CleanUpOrphans():
                 self._executor.submit(LOG_LANE, lambda: self._clean_up(command), self._cleaned_up)

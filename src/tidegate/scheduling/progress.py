@@ -1,8 +1,11 @@
-"""Adds up what workers report about records, for the status line. Decides nothing; a lost report does no harm."""
+"""What the status line shows: records as workers report them, restarts, the newest checkpoint. Decides nothing; a lost report
+does no harm."""
 
 import msgspec
 
-from tidegate.ids import OperatorName, TaskId
+from tidegate.checkpoint.manifest import Manifest
+from tidegate.ids import Attempt, JobName, OperatorName, TaskId
+from tidegate.metrics import CheckpointStatus, JobStatus
 from tidegate.runtime.control import WorkerMetrics
 
 RATE_SECONDS = 3.0
@@ -29,6 +32,9 @@ class Progress:
         self._before = (0, 0, 0)
         """Totals of the attempts that are over."""
         self._samples: list[tuple[float, int, int]] = []
+        self._newest: tuple[Manifest, float] | None = None
+        """The newest checkpoint completed by this process, and when."""
+        self.restarts = 0
 
     def report(self, metrics: WorkerMetrics, now: float) -> None:
         for row in metrics.operators:
@@ -40,8 +46,12 @@ class Progress:
         while len(self._samples) > 2 and self._samples[1][0] <= now - RATE_SECONDS:
             self._samples.pop(0)
 
+    def completed(self, manifest: Manifest, now: float) -> None:
+        self._newest = (manifest, now)
+
     def attempt_over(self) -> None:
-        """The next reports count from zero."""
+        """Another follows, whose reports count from zero."""
+        self.restarts += 1
         self._before = self._sum()
         self._of_attempt = {}
 
@@ -52,6 +62,27 @@ class Progress:
         since, taken_then, given_then = self._samples[0]
         seconds = now - since
         return Totals(taken, given, skipped, (taken - taken_then) / seconds, (given - given_then) / seconds)
+
+    def status(self, job: JobName, attempt: Attempt, state: str, now: float) -> JobStatus:
+        totals = self.totals(now)
+        return JobStatus(
+            job=job,
+            attempt=attempt,
+            state=state,
+            records_in=totals.records_in,
+            records_out=totals.records_out,
+            records_in_rate=totals.records_in_rate,
+            records_out_rate=totals.records_out_rate,
+            restarts=self.restarts,
+            checkpoint=self._checkpoint(now),
+            note=f"{totals.records_skipped} records skipped" if totals.records_skipped else "",
+        )
+
+    def _checkpoint(self, now: float) -> CheckpointStatus | None:
+        if self._newest is None:
+            return None
+        manifest, since = self._newest
+        return CheckpointStatus(manifest.checkpoint, now - since, manifest.duration, manifest.state_bytes)
 
     def _sum(self) -> tuple[int, int, int]:
         rows = [self._before, *self._of_attempt.values()]

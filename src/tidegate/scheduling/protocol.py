@@ -92,6 +92,7 @@ class DiscoveryFailed(msgspec.Struct, frozen=True):
 
 class RecoveryAnswered(msgspec.Struct, frozen=True):
     attempt: Attempt
+    run: int
     event: recovery.Event
 
 
@@ -185,6 +186,8 @@ class Recover(msgspec.Struct, frozen=True):
     """One step on the transactions of a sink. → RecoveryAnswered"""
 
     attempt: Attempt
+    run: int
+    """Which of the attempt's recoveries asks; an answer to one that was dropped is no answer to the next."""
     step: recovery.ListOpen | recovery.Commit | recovery.Abort
 
 

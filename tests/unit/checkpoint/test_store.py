@@ -80,20 +80,27 @@ def test_a_position_that_was_pruned_is_not_won_again(store: CheckpointStore) -> 
 
 
 @pytest.mark.parametrize("kept", [0, 1])
-def test_a_position_right_above_what_is_never_pruned_is_not_won_again(store: CheckpointStore, kept: int) -> None:
-    """A process read the log when nothing was above, and slept."""
+@pytest.mark.parametrize("nonce", ["late", "mine"])
+def test_a_position_right_above_what_is_never_pruned_is_not_won_again(
+    store: CheckpointStore, kept: int, nonce: str
+) -> None:
+    """A process read the log when nothing was above, or wrote what is never pruned itself, and slept."""
     fill(store, CREATED, entry(1, TAKEOVER), *(completed(position) for position in (2, 3, 4, 5)))
     store.prune([LogPosition(position) for position in range(kept + 1, 5)])
-    late = entry(kept + 1, TAKEOVER, nonce="late", attempt=2)
+    late = entry(kept + 1, TAKEOVER, nonce=nonce, attempt=2)
     assert store.append(late) == Taken(completed(5))
 
 
-def test_an_entry_that_a_successor_has_seen_is_still_won(store: CheckpointStore, storage: MemoryStorage) -> None:
-    """The answer to the first try was lost, and meanwhile another process took over above it."""
+def test_an_entry_above_which_a_successor_has_taken_over_stays_and_is_not_won(
+    store: CheckpointStore, storage: MemoryStorage
+) -> None:
+    """The answer to the first try was lost. The successor has found the entry; its writer may do nothing more."""
     fill(store, CREATED, entry(1, TAKEOVER))
     storage.put_if_absent(log_path(2), encode_entry(completed(2)))
-    fill(store, entry(3, CleanStop(CheckpointId(1)), nonce="mine"))
-    assert store.append(completed(2)) == Won()
+    successor = entry(3, TAKEOVER, nonce="theirs", attempt=2)
+    fill(store, successor)
+    assert store.append(completed(2)) == Taken(successor)
+    assert completed(2) in store.read_log()
 
 
 def test_who_is_overtaken_while_taking_over_has_not_won(store: CheckpointStore, storage: MemoryStorage) -> None:

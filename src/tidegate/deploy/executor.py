@@ -1,0 +1,105 @@
+"""Runs blocking work on threads, one per lane, and brings the results back to the thread that steps.
+
+Threads are daemons: a call that never returns must not keep a process alive whose work is over.
+"""
+
+import queue
+import socket
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+Done = Callable[[Any, BaseException | None], None]
+_Work = tuple[Callable[[], Any], Done]
+
+
+class WakeUp:
+    """A file descriptor on which the loop waits, and which any thread or signal handler can make readable."""
+
+    def __init__(self) -> None:
+        self._reader, self._writer = socket.socketpair()
+        self._reader.setblocking(False)
+        self._writer.setblocking(False)
+
+    def fileno(self) -> int:
+        return self._reader.fileno()
+
+    @property
+    def signal_fileno(self) -> int:
+        """For `signal.set_wakeup_fd`."""
+        return self._writer.fileno()
+
+    def set(self) -> None:
+        with suppress(BlockingIOError):
+            self._writer.send(b"\0")
+
+    def clear(self) -> None:
+        with suppress(BlockingIOError):
+            while self._reader.recv(4096):
+                pass
+
+    def close(self) -> None:
+        self._reader.close()
+        self._writer.close()
+
+
+class ThreadExecutor:
+    """See `runtime.ports.Executor`. `wake_up` becomes readable when `drain` has something to do."""
+
+    def __init__(self, wake_up: WakeUp) -> None:
+        self._wake_up = wake_up
+        self._lanes: dict[str, queue.SimpleQueue[_Work]] = {}
+        self._finished: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+
+    def submit(self, lane: str, work: Callable[[], Any], done: Done) -> None:
+        if lane not in self._lanes:
+            self._lanes[lane] = queue.SimpleQueue()
+            threading.Thread(target=self._run, args=(self._lanes[lane],), name=lane, daemon=True).start()
+        self._lanes[lane].put((work, done))
+
+    def drain(self) -> bool:
+        """Bring back what is finished; on the stepping thread. False when there was nothing."""
+        found = False
+        while not self._finished.empty():
+            found = True
+            self._finished.get()()
+        return found
+
+    def _run(self, lane: "queue.SimpleQueue[_Work]") -> None:
+        while True:
+            work, done = lane.get()
+            self._finish(work, done)
+
+    def _finish(self, work: Callable[[], Any], done: Done) -> None:
+        try:
+            result = work()
+        except BaseException as error:
+            failure = error
+            self._finished.put(lambda: done(None, failure))
+        else:
+            self._finished.put(lambda: done(result, None))
+        self._wake_up.set()
+
+
+class InlineExecutor:
+    """Runs work when it is drained, on the one thread that there is; lanes are in order because everything is."""
+
+    def __init__(self) -> None:
+        self._waiting: queue.SimpleQueue[_Work] = queue.SimpleQueue()
+
+    def submit(self, lane: str, work: Callable[[], Any], done: Done) -> None:
+        self._waiting.put((work, done))
+
+    def drain(self) -> bool:
+        found = False
+        while not self._waiting.empty():
+            found = True
+            work, done = self._waiting.get()
+            try:
+                result = work()
+            except Exception as error:
+                done(None, error)
+            else:
+                done(result, None)
+        return found

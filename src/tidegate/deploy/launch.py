@@ -1,0 +1,195 @@
+"""From a program and its configuration to a running job: loads, checks, opens the storage, runs, reports how it ended."""
+
+import os
+import random
+import secrets
+import socket
+from typing import Any
+
+import msgspec
+
+from tidegate.api.job import Job
+from tidegate.checkpoint.coordinator import CoordinatorSettings
+from tidegate.checkpoint.store import CheckpointStore
+from tidegate.clock import SystemClock
+from tidegate.config import ConfigLayers, ResolvedConfig, StartOptions
+from tidegate.deploy.cluster import LocalCluster
+from tidegate.deploy.executor import InlineExecutor, ThreadExecutor, WakeUp
+from tidegate.deploy.fail_points import arm_from
+from tidegate.deploy.in_process import InProcessCluster, run_in_process
+from tidegate.deploy.local import LocalLoop
+from tidegate.deploy.processes import process_record
+from tidegate.deploy.program import ProgramSpec, load, same_program
+from tidegate.deploy.wires import RuntimeFolder, remove_abandoned_folders
+from tidegate.errors import InvalidError, raise_failure
+from tidegate.graph.logical import LogicalGraph
+from tidegate.graph.physical import build_physical
+from tidegate.ids import Attempt, CheckpointId, LogInstance
+from tidegate.metrics import JobResult, JobStatus, OpenReporter, Reporter
+from tidegate.runtime.control import RuntimeOptions
+from tidegate.scheduling.job_manager import JobManager
+from tidegate.scheduling.performer import JobManagerPerformer
+from tidegate.scheduling.settings import JobManagerIdentity, JobSettings
+from tidegate.storage.memory import MemoryStorage
+from tidegate.storage.port import Storage
+from tidegate.storage.resolve import open_storage
+
+MEMORY = "memory"
+IN_MEMORY_URL = "memory:"
+
+
+def launch(spec: ProgramSpec, layers: ConfigLayers, options: StartOptions, open_reporter: OpenReporter) -> JobResult:
+    """Run the program's job until it is finished or stopped as asked. Raises the TidegateError with which it ended."""
+    job = load(spec)
+    config = layers.with_program(job.config).resolve()
+    reporter = open_reporter(config.log_format)
+    try:
+        return _run(job, spec, config, options, reporter)
+    finally:
+        reporter.close()
+
+
+def run_job(
+    job: Job, layers: ConfigLayers, options: StartOptions, open_reporter: OpenReporter
+) -> JobResult:
+    """Run a job that no other process can import (a notebook's, a test's), in this process. Raises as `launch`."""
+    config = layers.with_program(job.config).resolve()
+    reporter = open_reporter(config.log_format)
+    try:
+        return _run(job, None, config, msgspec.structs.replace(options, in_process=True), reporter)
+    finally:
+        reporter.close()
+
+
+def _run(
+    job: Job, spec: ProgramSpec | None, config: ResolvedConfig, options: StartOptions, reporter: Reporter
+) -> JobResult:
+    graph = job.graph(config.max_parallelism)
+    if spec is not None:
+        # A program that builds another graph the second time is refused here, before any worker is started.
+        same_program(graph.fingerprint(), load(spec).graph(config.max_parallelism).fingerprint())
+    check_sinks(graph, config, options)
+    storage, url = _open_storage(config, graph, reporter)
+    store = CheckpointStore(storage, graph.job)
+    manager = _job_manager(graph, config, options, url)
+    arm_from(os.environ, "jobmanager")
+    if options.in_process or spec is None:
+        performer = _in_process(manager, graph, store, reporter)
+    else:
+        performer = _with_processes(manager, graph, store, reporter, spec)
+    performer.close()
+    if performer.failure is not None:
+        raise_failure(performer.failure)
+    return _result(manager.status(SystemClock().now()))
+
+
+def _in_process(
+    manager: JobManager, graph: LogicalGraph, store: CheckpointStore, reporter: Reporter
+) -> JobManagerPerformer:
+    executor, clock = InlineExecutor(), SystemClock()
+    cluster = InProcessCluster(graph, store, executor, clock)
+    performer = JobManagerPerformer(manager, graph, cluster, store, executor, clock, reporter)
+    run_in_process(performer, cluster, executor)
+    return performer
+
+
+def _with_processes(
+    manager: JobManager, graph: LogicalGraph, store: CheckpointStore, reporter: Reporter, spec: ProgramSpec
+) -> JobManagerPerformer:
+    remove_abandoned_folders()
+    wake_up = WakeUp()
+    executor = ThreadExecutor(wake_up)
+    folder = RuntimeFolder()
+    try:
+        cluster = LocalCluster(spec, folder, executor, socket.gethostname())
+        try:
+            performer = JobManagerPerformer(manager, graph, cluster, store, executor, SystemClock(), reporter)
+            LocalLoop(performer, cluster, executor, wake_up).run()
+            return performer
+        finally:
+            cluster.close()
+    finally:
+        folder.remove()
+
+
+def _job_manager(graph: LogicalGraph, config: ResolvedConfig, options: StartOptions, url: str) -> JobManager:
+    physical = build_physical(graph, config.parallelism, config.max_parallelism)
+    identity = JobManagerIdentity(
+        nonce=secrets.token_hex(8),
+        new_instance=LogInstance(secrets.token_hex(4)),
+        host=socket.gethostname(),
+        process=process_record(os.getpid()),
+    )
+    return JobManager(graph, physical, settings_of(config, options, url), identity, random.random)
+
+
+def settings_of(config: ResolvedConfig, options: StartOptions, url: str) -> JobSettings:
+    """The configuration, as the JobManager takes it."""
+    return JobSettings(
+        parallelism=config.parallelism,
+        max_parallelism=config.max_parallelism,
+        checkpoints=CoordinatorSettings(
+            interval=config.checkpoint_interval,
+            timeout=config.checkpoint_timeout,
+            min_pause=config.checkpoint_min_pause,
+            tolerable_failures=config.checkpoint_tolerable_failures,
+        ),
+        retained=config.checkpoint_retained,
+        restart=config.restart,
+        runtime=RuntimeOptions(
+            batch_size=config.batch_size,
+            linger=config.batch_linger,
+            step_target=config.batch_step_target,
+            channel_bytes=config.channel_bytes,
+            state_in_job_manager=config.state_backend == MEMORY,
+            pool_limit=4 + 2 * config.checkpoint_tolerable_failures,
+        ),
+        storage=url,
+        fresh=options.fresh,
+        from_checkpoint=None if options.from_checkpoint is None else CheckpointId(options.from_checkpoint),
+        accept_lost=options.accept_lost_transactions,
+    )
+
+
+def _open_storage(config: ResolvedConfig, graph: LogicalGraph, reporter: Reporter) -> tuple[Storage, str]:
+    if config.state_backend == MEMORY:
+        if graph.sinks:
+            reporter.event(
+                "warning",
+                "state.backend memory keeps checkpoints in the JobManager: workers may die, but when this process dies, "
+                "state and what is not committed yet are gone",
+            )
+        return MemoryStorage(), IN_MEMORY_URL
+    return open_storage(config.checkpoint_dir, writable=True), config.checkpoint_dir
+
+
+def check_sinks(graph: LogicalGraph, config: ResolvedConfig, options: StartOptions) -> None:
+    """Raise InvalidError for a sink that cannot work as configured: one that lives in a process's memory, in a job of several
+    processes; one whose transactions could time out before they are committed."""
+    needed = (1 + config.checkpoint_tolerable_failures) * (config.checkpoint_interval + config.checkpoint_timeout)
+    needed += config.transaction_restart_allowance
+    for node in graph.nodes:
+        description: Any = node.sink or node.source
+        if getattr(description, "in_process_only", False) and not options.in_process:
+            raise InvalidError(
+                f"{node.name} keeps its records in the memory of one process, and the job has several",
+                remedy="Run it with --in-process, or use another sink.",
+            )
+        timeout = getattr(node.sink, "timeout", None)
+        if isinstance(timeout, int | float) and timeout <= needed:
+            raise InvalidError(
+                f"transactions of sink {node.name} time out after {timeout:g} s, and it may take {needed:g} s until one is "
+                "committed: (1 + tolerable failures) x (interval + timeout of checkpoints) + restart allowance",
+                remedy="Give the sink a longer timeout, or lower checkpoints.interval, checkpoints.timeout or "
+                "checkpoints.tolerable_failures.",
+            )
+
+
+def _result(status: JobStatus) -> JobResult:
+    return JobResult(
+        attempts=Attempt(status.attempt),
+        restarts=status.restarts,
+        records_in=status.records_in,
+        records_out=status.records_out,
+        checkpoint=status.checkpoint.id if status.checkpoint else 0,
+    )

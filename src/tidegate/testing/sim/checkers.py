@@ -1,0 +1,207 @@
+"""What must hold, seen from outside: from the log service, the storage, the exit codes, and the input that was made.
+
+Each checker is told of every change of what it looks at and reports the first thing that must not be. None of them knows how
+the engine works; what they compare with is computed anew from the input.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from tidegate.checkpoint.log import Completed, Created, Discarded, Entry, Finished, Takeover
+from tidegate.checkpoint.manifest import Manifest, files_of
+from tidegate.checkpoint.store import CheckpointStore, decode_entry
+from tidegate.errors import ErrorKind
+from tidegate.ids import LogPosition
+from tidegate.testing.sim.job import JOB, Event, Total
+from tidegate.testing.sim.job_manager import SimJobManager
+from tidegate.testing.sim.log_service import LogService, Transaction
+from tidegate.testing.sim.swarm import JobShape
+
+Violated = Callable[[str], None]
+
+
+class LogChecker:
+    """Positions are unbroken and written once, each by the winner of the newest takeover; ids and attempts only grow; what
+    is deleted was not needed. `on_completed` is told of each checkpoint."""
+
+    def __init__(self, store: CheckpointStore, retained: int, violated: Violated) -> None:
+        self._store = store
+        self._retained = retained
+        self._violated = violated
+        self.on_completed: list[Callable[[Manifest], None]] = []
+        self.entries: dict[LogPosition, Entry] = {}
+        """Those that are stored and belong to the log."""
+        self._next = LogPosition(0)
+        self.owner: str | None = None
+        """The nonce of the newest takeover."""
+        self._attempt = 0
+        self._highest = 0
+        self.named: set[tuple[str, int]] = set()
+        """Id and epoch of every transaction that a completed checkpoint ever named."""
+        self.is_finished = False
+
+    @property
+    def completed(self) -> list[Entry]:
+        return [entry for entry in self.entries.values() if isinstance(entry.body, Completed)]
+
+    @property
+    def manifests(self) -> list[Manifest]:
+        return [entry.body.manifest for entry in self.completed if isinstance(entry.body, Completed)]
+
+    def created(self, path: str, data: bytes) -> None:
+        if not path.startswith(f"{JOB}/log/"):
+            return
+        position = LogPosition(int(path.rpartition("/")[2].removesuffix(".json")))
+        entry = decode_entry(position, data)
+        if not isinstance(entry, Entry):
+            self._violated(f"log entry {position} cannot be read: {entry.why}")
+        elif position > self._next:
+            self._violated(f"log entry {position} was written where {self._next} is the next")
+        elif position == self._next:
+            self._next = LogPosition(position + 1)
+            self._appended(entry)
+        # Else: a stray write of a process that was away for long, at a position that was used and pruned since.
+
+    def _appended(self, entry: Entry) -> None:
+        self.entries[entry.position] = entry
+        if isinstance(entry.body, Takeover):
+            if entry.attempt <= self._attempt:
+                self._violated(f"attempt {entry.attempt} takes over after attempt {self._attempt}")
+            self.owner, self._attempt = entry.nonce, entry.attempt
+        elif not isinstance(entry.body, Created | Discarded):
+            if entry.nonce != self.owner or entry.attempt != self._attempt:
+                self._violated(f"attempt {entry.attempt} wrote {type(entry.body).__name__} into the log of {self._attempt}")
+        if isinstance(entry.body, Completed):
+            self._completed(entry.body.manifest)
+        self.is_finished = isinstance(entry.body, Finished)
+
+    def _completed(self, manifest: Manifest) -> None:
+        if manifest.checkpoint <= self._highest:
+            self._violated(f"checkpoint {manifest.checkpoint} completed after checkpoint {self._highest}")
+        self._highest = manifest.checkpoint
+        for record in manifest.operators:
+            for pending in record.pending:
+                self.named.add((pending.committable.id, pending.committable.payload["epoch"]))
+        for told in self.on_completed:
+            told(manifest)
+
+    def deleted(self, path: str) -> None:
+        folder, _, name = path.removeprefix(f"{JOB}/").partition("/")
+        if folder == "log":
+            self._entry_deleted(LogPosition(int(name.removesuffix(".json"))))
+        elif path.removeprefix(f"{JOB}/") in files_of(self.manifests[-self._retained :]):
+            self._violated(f"{path} was deleted, and a checkpoint that is retained needs it")
+
+    def _entry_deleted(self, position: LogPosition) -> None:
+        newest = max((entry.position for entry in self.completed), default=LogPosition(0))
+        takeovers = [entry.position for entry in self.entries.values() if isinstance(entry.body, Takeover)]
+        if position == 0 or position >= newest or position == max(takeovers, default=0):
+            self._violated(f"log entry {position} was deleted; the newest completed one is at {newest}")
+        self.entries.pop(position, None)
+
+    def check_files(self, excused: Sequence[str]) -> None:
+        """At the end: exactly the files that are needed, but for those that are `excused`."""
+        needed = files_of(self.manifests[-self._retained :])
+        there = self._store.state_files()
+        for path in sorted(needed.difference(there)):
+            self._violated(f"{path} is missing, and a checkpoint in the log needs it")
+        for path in there:
+            if path not in files_of(self.manifests) and path not in excused:
+                self._violated(f"{path} is left over: no checkpoint in the log names it")
+
+
+class CommitChecker:
+    """Only what a completed checkpoint of the log names is ever committed."""
+
+    def __init__(self, log: LogChecker, violated: Violated) -> None:
+        self._log = log
+        self._violated = violated
+
+    def committed(self, transaction: Transaction) -> None:
+        if (transaction.id, transaction.epoch) not in self._log.named:
+            self._violated(f"{transaction.id} was committed, and no completed checkpoint names it")
+
+
+class OutputChecker:
+    """At every moment readers see, per key, totals 1, 2, 3 … of different input records, each right; at the end of all.
+
+    `keeps_order`: records of one key stay in one sink subtask, so readers also see them in order and without a gap.
+    """
+
+    def __init__(
+        self, service: LogService, shape: JobShape, events: dict[int, Event], place: dict[int, str], violated: Violated
+    ) -> None:
+        self._service = service
+        self._shape = shape
+        self._events = events
+        self._place = place
+        """By event: the input partition that it came from."""
+        self._violated = violated
+
+    def committed(self, transaction: Transaction, keeps_order: bool) -> None:
+        for topic in self._shape.output_topics:
+            self._check_values(topic, [total for part in self._service.committed(topic) for total in part])
+            if keeps_order:
+                for part in self._service.visible(topic):
+                    self._check_order(topic, part)
+
+    def check_complete(self) -> None:
+        """The job is finished: everything is there, and visible."""
+        for topic in self._shape.output_topics:
+            totals: list[Total] = [total for part in self._service.visible(topic) for total in part]
+            missing = sorted(self._events.keys() - {total.id for total in totals})
+            if missing:
+                self._violated(f"{topic}: events {missing} are missing at the end")
+            for key in sorted({event.key for event in self._events.values()}):
+                of_key = sorted((total for total in totals if total.key == key), key=lambda total: total.count)
+                self._check_order(topic, of_key)
+
+    def _check_values(self, topic: str, totals: Sequence[Total]) -> None:
+        doubled = sorted(id for id, times in Counter(total.id for total in totals).items() if times > 1)
+        if doubled:
+            self._violated(f"{topic}: events {doubled} were put out more than once")
+        counts = Counter((total.key, total.count) for total in totals)
+        repeated = sorted(what for what, times in counts.items() if times > 1)
+        if repeated:
+            self._violated(f"{topic}: counts {repeated} were put out more than once")
+        for total in totals:
+            event = self._events.get(total.id)
+            if event is None or event.key != total.key:
+                self._violated(f"{topic}: {total} comes from no event")
+            if total.remembered != total.count or total.listed != total.total:
+                self._violated(f"{topic}: the states of one key were not captured together: {total}")
+
+    def _check_order(self, topic: str, totals: Sequence[Total]) -> None:
+        count: dict[str, int] = {}
+        so_far: dict[str, int] = {}
+        newest: dict[tuple[str, str], int] = {}
+        for total in totals:
+            event = self._events[total.id]
+            count[total.key] = count.get(total.key, 0) + 1
+            so_far[total.key] = so_far.get(total.key, 0) + event.amount
+            if total.count != count[total.key]:
+                self._violated(f"{topic}: {total} is number {count[total.key]} of its key for readers")
+            elif total.total != so_far[total.key]:
+                self._violated(f"{topic}: {total} should have the total {so_far[total.key]}")
+            source = (total.key, self._place[total.id])
+            if newest.get(source, -1) > total.id:
+                self._violated(f"{topic}: {total} came after event {newest[source]} of the same partition and key")
+            newest[source] = total.id
+
+
+def check_exit(log: LogChecker, may_lose: bool, manager: SimJobManager, violated: Violated) -> None:
+    """A JobManager that was taken over exits with 4, and no other; none exits with a code that only damage explains."""
+    name, failure = manager.process.name, manager.failure
+    is_owner = log.owner == manager.nonce
+    if manager.exit_code == 4 and (is_owner or log.owner is None and not _has_foreign(log, manager.nonce)):
+        violated(f"{name} exits as fenced, and nobody has taken over")
+    if manager.exit_code == 3 and not may_lose:
+        violated(f"{name} stops, and no transaction has timed out: {failure}")
+    if manager.exit_code == 2:
+        violated(f"{name} refuses what is right: {failure}")
+    if failure is not None and failure.kind in (ErrorKind.INTERNAL, ErrorKind.USER_CODE, ErrorKind.CORRUPT):
+        violated(f"{name} ends with '{failure.kind.value}': {failure.message}")
+
+
+def _has_foreign(log: LogChecker, nonce: str) -> bool:
+    return any(entry.nonce != nonce for entry in log.entries.values())

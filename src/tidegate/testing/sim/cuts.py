@@ -1,0 +1,112 @@
+"""Whether a completed checkpoint is a consistent cut: positions, keyed state, and what its transactions hold tell of the same
+input records. Everything is computed anew from the input; the state is read as a restore reads it.
+"""
+
+from typing import Any
+
+from tidegate.checkpoint.manifest import Manifest, OperatorRecord
+from tidegate.checkpoint.store import CheckpointStore
+from tidegate.errors import TidegateError
+from tidegate.ids import OperatorName, SubtaskIndex
+from tidegate.runtime.control import RestoredOperator
+from tidegate.runtime.snapshots import read_pieces, restore_backend
+from tidegate.state.descriptors import collect_descriptors
+from tidegate.state.object_backend import ObjectStateBackend
+from tidegate.testing.sim.checkers import Violated
+from tidegate.testing.sim.connectors import find
+from tidegate.testing.sim.job import TOTALS, Event, RunningTotals
+from tidegate.testing.sim.log_service import TIMED_OUT, LogService
+from tidegate.testing.sim.swarm import JobShape
+
+Input = dict[str, list[list[Event]]]
+StateOfKey = tuple[int, int, frozenset[int]]
+"""Count, total, and which events."""
+
+
+class CutChecker:
+    """Looks at each manifest when it is appended."""
+
+    def __init__(
+        self, store: CheckpointStore, service: LogService, shape: JobShape, events: Input, violated: Violated
+    ) -> None:
+        self._store = store
+        self._service = service
+        self._shape = shape
+        self._input = events
+        self._violated = violated
+
+    def completed(self, manifest: Manifest) -> None:
+        name = f"checkpoint {manifest.checkpoint}"
+        before = self._before(manifest, name)
+        if before is None:
+            return
+        self._check_state(manifest, before, name)
+        for topic in self._shape.output_topics:
+            self._check_output(manifest, topic, before, name)
+
+    def _before(self, manifest: Manifest, name: str) -> list[Event] | None:
+        """The events before the positions that the manifest holds."""
+        found: list[Event] = []
+        for topic in self._shape.input_topics:
+            record = manifest.operator(OperatorName(topic))
+            splits = record.splits if record is not None else ()
+            expected = sorted(f"{topic}/{number}" for number in range(self._shape.partitions))
+            if [split.id for split in splits] != expected:
+                self._violated(f"{name} holds the splits {[split.id for split in splits]} of {topic}, there are {expected}")
+                return None
+            for split in splits:
+                found += self._input[topic][int(split.id.rpartition("/")[2])][: split.position]
+        return found
+
+    def _check_state(self, manifest: Manifest, before: list[Event], name: str) -> None:
+        record = manifest.operator(OperatorName(TOTALS))
+        if record is None:
+            self._violated(f"{name} does not know {TOTALS}")
+            return
+        keys = sorted({event.key for topic in self._input.values() for part in topic for event in part})
+        try:
+            stored = self._read_state(record, manifest, keys)
+        except TidegateError as error:
+            self._violated(f"{name} cannot be restored: {error}")
+            return
+        for key in keys:
+            of_key = [event for event in before if event.key == key]
+            expected = (len(of_key), sum(e.amount for e in of_key), frozenset(e.id for e in of_key))
+            if stored[key] != expected:
+                self._violated(f"{name}: the state of {key} is {stored[key]}, its positions make it {expected}")
+
+    def _read_state(self, record: OperatorRecord, manifest: Manifest, keys: list[str]) -> dict[str, StateOfKey]:
+        restored = RestoredOperator(record.name, False, record.snapshots)
+        backend = ObjectStateBackend(record.name, SubtaskIndex(0), 1, manifest.max_parallelism)
+        restore_backend(backend, restored, read_pieces(self._store, [restored]))
+        handles: dict[str, Any] = {
+            name: backend.register(descriptor) for name, descriptor in collect_descriptors(RunningTotals()).items()
+        }
+        found: dict[str, StateOfKey] = {}
+        for key in keys:
+            backend.set_current_key(key)
+            history, amounts = handles["history"].value(), handles["amounts"].get()
+            count, total = handles["count"].value(), handles["total"].value()
+            if len(history) != count or len(amounts) != count or sum(amounts) != total:
+                self._violated(f"checkpoint {manifest.checkpoint}: the states of {key} are not of one moment")
+            found[key] = (count, total, frozenset(history))
+        return found
+
+    def _check_output(self, manifest: Manifest, topic: str, before: list[Event], name: str) -> None:
+        """What is committed and what the manifest names, together, came of exactly the events before the cut."""
+        record = manifest.operator(OperatorName(topic))
+        ids = {total.id for part in self._service.committed(topic) for total in part}
+        for pending in record.pending if record is not None else ():
+            transaction = find(self._service, pending.committable)
+            if transaction is not None and transaction.reason == TIMED_OUT:
+                return
+            if transaction is None or not transaction.is_open or not transaction.is_prepared:
+                self._violated(f"{name} names {pending.committable.id}, which is not pending: {transaction}")
+            else:
+                ids.update(total.id for total in transaction.values)
+        expected = {event.id for event in before}
+        if ids != expected:
+            odd = sorted(ids.symmetric_difference(expected))
+            self._violated(f"{name}: {topic} and the positions disagree about events {odd}")
+
+

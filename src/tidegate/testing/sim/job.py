@@ -1,0 +1,95 @@
+"""The program that the simulated world runs: running totals per key of numbered input, with state of every kind that can go
+wrong differently, and outputs from which one can see what became of each input record.
+"""
+
+from collections.abc import Callable, Iterable
+from random import Random
+
+import msgspec
+
+from tidegate.api.functions import KeyedContext, KeyedProcessFunction
+from tidegate.api.job import Job
+from tidegate.api.stream import Stream
+from tidegate.graph.logical import LogicalGraph
+from tidegate.operators.contracts import Sink, Source
+from tidegate.state.descriptors import ListState, ValueState
+from tidegate.testing.sim.swarm import JobShape
+
+JOB = "sim"
+TOTALS = "totals"
+
+
+class Event(msgspec.Struct, frozen=True):
+    """An input record; `id` is its number among all of the job's input."""
+
+    id: int
+    key: str
+    amount: int
+
+
+class Total(msgspec.Struct, frozen=True):
+    """What is emitted for event `id`: how many events its key has had with it, and their sum, three times over."""
+
+    id: int
+    key: str
+    count: int
+    total: int
+    remembered: int
+    """The length of a list that is changed in place."""
+    listed: int
+    """The sum over a list state."""
+
+
+class RunningTotals(KeyedProcessFunction[str, Event, Total]):
+    """`count` and `total` are replaced, `history` is changed in place without `update`, `amounts` is added to."""
+
+    count = ValueState(int, default=0)
+    total = ValueState(int, default=0)
+    history = ValueState(list[int], default_factory=list)
+    amounts = ListState(int)
+
+    def process_element(self, value: Event, ctx: KeyedContext[str]) -> Iterable[Total]:
+        self.count.update(self.count.value() + 1)
+        self.total.update(self.total.value() + value.amount)
+        self.history.value().append(value.id)
+        self.amounts.add(value.amount)
+        count, total = self.count.value(), self.total.value()
+        yield Total(value.id, value.key, count, total, len(self.history.value()), sum(self.amounts))
+
+
+def build_graph(
+    shape: JobShape, max_parallelism: int, source: Callable[[str], Source], sink: Callable[[str], Sink]
+) -> LogicalGraph:
+    """The job's graph; `source` and `sink` make the connectors of a topic for the process that builds it."""
+    job = Job(JOB)
+    streams: list[Stream[Event]] = [job.source(source(topic), name=topic) for topic in shape.input_topics]
+    stream = streams[0] if len(streams) == 1 else streams[0].union(*streams[1:])
+    if shape.has_map:
+        stream = stream.map(_same, name="same")
+    totals = stream.key_by(_key).process(RunningTotals(), name=TOTALS)
+    for topic in shape.output_topics:
+        totals.sink(sink(topic), name=topic, parallelism=shape.sink_parallelism)
+    return job.graph(max_parallelism)
+
+
+def _same(event: Event) -> Event:
+    return event
+
+
+def _key(event: Event) -> str:
+    return event.key
+
+
+def key_of(total: Total) -> str:
+    return total.key
+
+
+def make_input(shape: JobShape, random: Random) -> dict[str, list[list[Event]]]:
+    """Events by topic and partition."""
+    found: dict[str, list[list[Event]]] = {
+        topic: [[] for _ in range(shape.partitions)] for topic in shape.input_topics
+    }
+    for id in range(shape.records):
+        event = Event(id, f"k{random.randrange(shape.keys)}", random.randrange(1, 100))
+        found[random.choice(shape.input_topics)][random.randrange(shape.partitions)].append(event)
+    return found

@@ -1,0 +1,150 @@
+"""One seed from beginning to end: draws the swarm, sets the world up, lets faults happen, heals, and asks what came of it.
+
+The safety phase has faults; then they stop and the job must finish within `LIVENESS_SECONDS`, or it is not live. Checkers
+look all the time; the run ends with the first thing that must not be.
+"""
+
+import gc
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tidegate.testing.sim.chaos import Chaos, Supervisor
+from tidegate.testing.sim.checkers import CommitChecker, LogChecker, OutputChecker, check_exit
+from tidegate.testing.sim.cuts import CutChecker
+from tidegate.testing.sim.ground import Ground
+from tidegate.testing.sim.job import JOB, make_input
+from tidegate.testing.sim.job_manager import SimJobManager
+from tidegate.testing.sim.log_service import LogService
+from tidegate.testing.sim.scheduler import Scheduler
+from tidegate.testing.sim.storage import Blobs
+from tidegate.testing.sim.swarm import Swarm, draw_swarm
+
+LIVENESS_SECONDS = 400.0
+"""Simulated seconds from the end of all faults to the end of the job."""
+MOST_EVENTS = 400_000
+
+
+@dataclass(frozen=True)
+class Result:
+    """Of one seed. `violation`: the first thing that must not be; None when all is well."""
+
+    seed: int
+    violation: str | None
+    digest: str
+    events: int
+    seconds: float
+    """Simulated."""
+    job_managers: int
+    checkpoints: int
+    stopped_for_loss: bool
+
+
+class World:
+    """Everything that one seed has."""
+
+    def __init__(self, seed: int, show: Callable[[str], None] | None = None) -> None:
+        self.seed = seed
+        self.scheduler = Scheduler(seed, show)
+        self.swarm: Swarm = draw_swarm(self.scheduler.random("swarm"))
+        self.scheduler.note(f"seed {seed}: {self.swarm}")
+        service = LogService(f"sim-{seed}", lambda: self.scheduler.seconds)
+        blobs = Blobs(lambda: self.scheduler.seconds)
+        self.ground = Ground(self.scheduler, self.swarm, blobs, service)
+        self.input = make_input(self.swarm.shape, self.scheduler.random("input"))
+        self._fill_topics()
+        self.log = LogChecker(self.ground.store_outside(), self.swarm.retained, self.scheduler.violated)
+        self.output = self._make_output_checker()
+        self.supervisor = Supervisor(self.ground, lambda: self.log.is_finished, self._judge)
+        self.keeps_order = self.swarm.shape.sink_parallelism is None
+        self._completed = 0
+        self._listen()
+
+    def run(self) -> Result:
+        Chaos(self.ground, self.supervisor).plan()
+        self.supervisor.start()
+        until = self.swarm.safety_seconds + LIVENESS_SECONDS
+        if not self.scheduler.run(lambda: self.is_over, until, MOST_EVENTS):
+            phases = ", ".join(f"{m.process.name} is {m.phase}" for m in self.supervisor.running) or "no JobManager runs"
+            self.scheduler.violated(f"not live: the job is not finished after {self.scheduler.seconds:.1f} s; {phases}")
+        if self.scheduler.violation is None and not self.supervisor.has_given_up:
+            self._check_end()
+        return Result(
+            self.seed,
+            self.scheduler.violation,
+            self.scheduler.digest,
+            self.scheduler.happened,
+            self.scheduler.seconds,
+            len(self.supervisor.managers),
+            self._completed,
+            self.supervisor.has_given_up,
+        )
+
+    @property
+    def is_over(self) -> bool:
+        return self.supervisor.is_idle and (self.log.is_finished or self.supervisor.has_given_up)
+
+    def _fill_topics(self) -> None:
+        service, shape = self.ground.service, self.swarm.shape
+        for topic, partitions in self.input.items():
+            service.create_topic(topic, shape.partitions)
+            for number, events in enumerate(partitions):
+                service.append(topic, number, events)
+        for topic in shape.output_topics:
+            service.create_topic(topic, shape.output_partitions)
+
+    def _make_output_checker(self) -> OutputChecker:
+        places = {
+            event.id: (event, f"{topic}/{number}")
+            for topic, partitions in self.input.items()
+            for number, events in enumerate(partitions)
+            for event in events
+        }
+        return OutputChecker(
+            self.ground.service,
+            self.swarm.shape,
+            {id: event for id, (event, _) in places.items()},
+            {id: place for id, (_, place) in places.items()},
+            self.scheduler.violated,
+        )
+
+    def _listen(self) -> None:
+        violated = self.scheduler.violated
+        cuts = CutChecker(
+            self.ground.store_outside(), self.ground.service, self.swarm.shape, self.input, violated
+        )
+        commits = CommitChecker(self.log, violated)
+        self.ground.blobs.on_create.append(self.log.created)
+        self.ground.blobs.on_delete.append(self.log.deleted)
+        self.log.on_completed += [cuts.completed, lambda _: self._count()]
+        self.ground.service.on_commit += [
+            commits.committed,
+            lambda transaction: self.output.committed(transaction, self.keeps_order),
+        ]
+
+    def _count(self) -> None:
+        self._completed += 1
+
+    def _judge(self, manager: SimJobManager) -> None:
+        may_lose = self.swarm.may_lose and self.ground.service.has_timed_out
+        check_exit(self.log, may_lose, manager, self.scheduler.violated)
+
+    def _check_end(self) -> None:
+        self.output.check_complete()
+        blobs = self.ground.blobs
+        swept_at = blobs.listed_at.get(f"{JOB}/", 0.0)
+        excused = [path for path, at in blobs.created_at.items() if at > swept_at or swept_at < self.swarm.safety_seconds]
+        self.log.check_files([path.removeprefix(f"{JOB}/") for path in excused])
+        for transaction in self.ground.service.ongoing():
+            if transaction.start is not None and transaction.start <= self.ground.service.listed_at:
+                self.scheduler.violated(f"{transaction.id} of job {JOB} is still open at the end")
+
+
+def run_seed(seed: int, show: Callable[[str], None] | None = None) -> Result:
+    """Run one seed in a world of its own. `show` gets each line of its trace."""
+    was_collecting = gc.isenabled()
+    gc.disable()
+    try:
+        return World(seed, show).run()
+    finally:
+        if was_collecting:
+            gc.enable()

@@ -1,0 +1,63 @@
+"""Runs of the simulated world: a storm of failures from a seed, or one thing that happens in one phase, and then calm."""
+
+import random
+from collections.abc import Callable
+
+from tests.unit.scheduling.world import World
+from tidegate.checkpoint.log import Finished
+from tidegate.errors import ErrorKind
+from tidegate.scheduling import protocol as p
+
+RARE = {"crash": 0.01, "stop": 0.005, "usurper": 0.03, "worker death": 0.01, "spawn": 0.1, "read": 0.1}
+KINDS = ("append unanswered", "decline", "discovery", "recover", "retry", "time", "wanted", "zombies", *RARE)
+STEPS = 400
+STEPS_CALM = 20_000
+
+
+def faults(seed: int) -> dict[str, float]:
+    """Each kind of failure is off in half of the runs, so that long stretches without it are seen as well."""
+    chooser = random.Random(seed)
+    return {kind: chooser.choice((0.0, RARE.get(kind, 0.15) * chooser.random())) for kind in KINDS}
+
+
+def run(seed: int) -> World:
+    """A storm of failures, and then the way to the end without any."""
+    world = World(seed, faults(seed))
+    world.start()
+    for _ in range(STEPS):
+        happen(world)
+    return calm(world)
+
+
+def calm(world: World) -> World:
+    """Nothing fails any more: the job has to finish, through however many processes."""
+    world.fault = {}
+    run_until(world, lambda: world.has_exited and isinstance(newest_body(world), Finished))
+    return world
+
+
+def run_until(world: World, reached: Callable[[], bool]) -> None:
+    for _ in range(STEPS_CALM):
+        if reached():
+            return
+        happen(world)
+    raise AssertionError(f"stuck while {world.manager.phase.value}")
+
+
+def newest_body(world: World) -> object:
+    return world.outside.view.entries[-1].body if world.outside.entries else None
+
+
+def happen(world: World) -> None:
+    """One step; a process that ended is followed by another."""
+    if world.has_exited:
+        world.start()
+    if world.chance("crash"):
+        world.crash()
+    elif world.chance("stop"):
+        world.deliver(p.StopWanted())
+    elif world.chance("wanted"):
+        world.deliver(p.CheckpointWanted())
+    world.step()
+    if world.has_exited and world.exit is not None:
+        assert world.exit.kind in {ErrorKind.UNAVAILABLE, ErrorKind.FENCED}, world.exit

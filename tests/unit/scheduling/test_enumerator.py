@@ -1,0 +1,101 @@
+"""Which splits there are and who reads them: each is in exactly one place, with a number for a position."""
+
+from collections.abc import Sequence
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.scheduling.programs import READ
+from tidegate.checkpoint.protocol import SplitState
+from tidegate.scheduling.enumerator import SplitEnumerator
+
+
+def split(id: str, position: int = 0, finished: bool = False) -> SplitState:
+    return SplitState(id, position, 9, finished=finished)
+
+
+def make(
+    parallelism: int = 2,
+    restored: Sequence[SplitState] | None = None,
+    rediscovers: bool = False,
+    bounded: bool = True,
+) -> SplitEnumerator:
+    return SplitEnumerator(READ, parallelism, restored, rediscovers, bounded)
+
+
+def given_to(found: SplitEnumerator) -> list[tuple[int, str, bool]]:
+    return [(a.subtask, "".join(s.id for s in a.splits), a.no_more) for a in found.assign()]
+
+
+def test_splits_go_to_the_readers_with_the_fewest_in_the_order_of_their_ids() -> None:
+    found = make(rediscovers=True, bounded=False)
+    found.discovered([split("c"), split("a"), split("b")])
+    assert given_to(found) == [(0, "ac", False), (1, "b", False)]
+    found.discovered([split("d"), split("e")])
+    assert given_to(found) == [(0, "e", False), (1, "d", False)]
+
+
+def test_a_split_is_in_the_enumerator_until_it_is_handed_out_and_never_again() -> None:
+    found = make()
+    found.discovered([split("a"), split("b")])
+    assert [s.id for s in found.unassigned] == ["a", "b"]
+    found.assign()
+    assert found.unassigned == ()
+    found.discovered([split("a"), split("b")])
+    assert found.unassigned == ()
+    assert found.known == {"a", "b"}
+
+
+def test_after_the_only_look_every_reader_hears_once_that_nothing_follows() -> None:
+    found = make(parallelism=3)
+    assert given_to(found) == [], "it has not looked yet"
+    found.discovered([split("a")])
+    assert given_to(found) == [(0, "a", True), (1, "", True), (2, "", True)]
+    assert given_to(found) == []
+
+
+def test_a_source_that_is_looked_at_again_never_says_that_nothing_follows() -> None:
+    found = make(rediscovers=True, bounded=False)
+    found.discovered([])
+    assert given_to(found) == []
+
+
+def test_a_restored_bounded_source_goes_on_with_what_it_knew_and_does_not_look_again() -> None:
+    found = make(restored=[split("b", 4), split("a", 7, finished=True)])
+    assert not found.needs_discovery
+    assert [(s.id, s.position) for s in found.unassigned] == [("a", 7), ("b", 4)]
+    assert given_to(found) == [(0, "a", True), (1, "b", True)]
+
+
+def test_a_restored_bounded_source_without_splits_ends_at_once() -> None:
+    found = make(restored=[])
+    assert not found.needs_discovery
+    assert given_to(found) == [(0, "", True), (1, "", True)]
+
+
+def test_a_source_that_is_new_in_the_program_looks_although_others_are_restored() -> None:
+    assert make(restored=None).needs_discovery
+
+
+def test_a_restored_endless_source_looks_and_keeps_the_restored_position() -> None:
+    found = make(restored=[split("a", 5)], rediscovers=True, bounded=False)
+    assert found.needs_discovery
+    found.discovered([split("a", 0), split("b", 0)])
+    assert [(s.id, s.position) for s in found.unassigned] == [("a", 5), ("b", 0)]
+
+
+@given(
+    looks=st.lists(st.lists(st.sampled_from("abcdefgh")), max_size=5),
+    parallelism=st.integers(1, 4),
+    restored=st.none() | st.lists(st.sampled_from("abcdefgh"), unique=True),
+)
+def test_however_often_it_is_looked_each_split_is_handed_out_exactly_once(
+    looks: list[list[str]], parallelism: int, restored: list[str] | None
+) -> None:
+    found = make(parallelism, None if restored is None else [split(id) for id in restored], True, False)
+    handed: list[str] = []
+    for look in looks:
+        found.discovered([split(id) for id in look])
+        handed += [s.id for a in found.assign() for s in a.splits]
+    handed += [s.id for s in found.unassigned]
+    assert sorted(handed) == sorted({*(restored or ()), *(id for look in looks for id in look)})

@@ -1,0 +1,160 @@
+"""Random runs of a job in a simulated world: whatever fails, in whatever order, each record is put out once, and the job ends.
+
+The checks are in `world` and `outside`; each deliberate mistake at the end of this file is noticed by them.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.unit.scheduling.programs import WRITE
+from tests.unit.scheduling.runs import run
+from tests.unit.scheduling.world import RECORDS, SPLITS, World
+from tidegate.checkpoint import coordinator, recovery, transactions
+from tidegate.checkpoint.coordinator import Coordinator
+from tidegate.checkpoint.participant import Participant
+from tidegate.checkpoint.protocol import Committable
+from tidegate.checkpoint.recovery import Recovery
+from tidegate.checkpoint.transactions import SinkTransactions
+from tidegate.ids import CheckpointId
+from tidegate.scheduling.enumerator import SplitEnumerator
+from tidegate.scheduling.job_manager import JobManager
+from tidegate.scheduling.ledger import Ledger
+
+SEEDS = 300
+EXPECTED = [(split, position) for split in SPLITS for position in range(RECORDS)]
+
+
+def check_output(world: World) -> None:
+    assert sorted(world.outside.output) == EXPECTED
+    for split in SPLITS:
+        positions = [position for name, position in world.outside.output if name == split]
+        assert positions == sorted(positions), "the order within a split is kept"
+    assert world.outside.list_open("orders", WRITE) == (), "nothing is left that holds readers back"
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_whatever_fails_each_record_is_put_out_once_and_the_job_ends(seed: int) -> None:
+    check_output(run(seed))
+
+
+def test_a_run_is_repeated_by_its_seed() -> None:
+    first, second = run(3), run(3)
+    assert first.outside.entries == second.outside.entries
+    assert first.outside.output == second.outside.output
+
+
+# ---- deliberate mistakes -------------------------------------------------------------------------------------------
+
+Mistake = Callable[[pytest.MonkeyPatch], None]
+
+
+def _commits_are_not_waited_for(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Coordinator, "_committed", lambda self, event, now: [])
+    original = Coordinator._completed
+
+    def completed(self: Coordinator, now: Any) -> list[Any]:
+        commands = original(self, now)
+        self._uncommitted = set()
+        return [*commands, *(self._settle(now) if self._phase is not coordinator._Phase.IDLE else [])]
+
+    patch.setattr(Coordinator, "_completed", completed)
+
+
+def _named_transactions_are_aborted(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(recovery, "named_by", lambda manifest: frozenset())
+    patch.setattr(Recovery, "_commits", lambda self: [])
+
+
+def _nothing_is_aborted(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Recovery, "_may_abort", lambda self, id: False)
+
+
+def _slots_are_reused_as_soon_as_committed(patch: pytest.MonkeyPatch) -> None:
+    def free(self: SinkTransactions, committable: Committable) -> None:
+        id = transactions.TransactionalId.parse(committable.id)
+        assert id is not None
+        self._slots[id.slot].state = transactions._SlotState.FREE
+
+    patch.setattr(SinkTransactions, "_free_when_unlisted", free)
+
+
+def _an_abandoned_checkpoints_transaction_is_forgotten(patch: pytest.MonkeyPatch) -> None:
+    def abandoned(self: SinkTransactions, checkpoint: CheckpointId) -> list[Any]:
+        self._snapshot = None
+        self._pending = []
+        return []
+
+    patch.setattr(SinkTransactions, "_abandoned", abandoned)
+
+
+def _acknowledged_before_the_sink_is_ready(patch: pytest.MonkeyPatch) -> None:
+    original = Participant._begin
+
+    def begin(self: Participant, checkpoint: CheckpointId) -> list[Any]:
+        commands = original(self, checkpoint)
+        self._pending = ()
+        return commands
+
+    patch.setattr(Participant, "_begin", begin)
+
+
+def _restored_splits_begin_anew(patch: pytest.MonkeyPatch) -> None:
+    original = SplitEnumerator.__init__
+
+    def begin(self: SplitEnumerator, *arguments: Any, **named: Any) -> None:
+        original(self, *arguments, **{**named, "restored": None})
+
+    patch.setattr(SplitEnumerator, "__init__", begin)
+
+
+def _an_undecided_append_is_given_up(patch: pytest.MonkeyPatch) -> None:
+    def unanswered(self: Ledger, now: Any) -> float:
+        self._cursor.pending = None
+        return float(now.monotonic)
+
+    patch.setattr(Ledger, "unanswered", unanswered)
+
+
+def _workers_are_not_ended(patch: pytest.MonkeyPatch) -> None:
+    original = JobManager._leave
+
+    def leave(self: JobManager, phase: Any, grace: float) -> list[Any]:
+        original(self, phase, grace)
+        return self._workers_gone(self._at) if hasattr(self, "_at") else []
+
+    handle = JobManager.handle
+
+    def handled(self: JobManager, event: Any, now: Any) -> list[Any]:
+        self._at = now  # type: ignore[attr-defined]
+        return handle(self, event, now)
+
+    patch.setattr(JobManager, "_leave", leave)
+    patch.setattr(JobManager, "handle", handled)
+
+
+def _garbage_is_deleted_whoever_needs_it(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Ledger, "needed_files", frozenset())
+
+
+@pytest.mark.parametrize(
+    "mistake",
+    [
+        _commits_are_not_waited_for,
+        _named_transactions_are_aborted,
+        _nothing_is_aborted,
+        _slots_are_reused_as_soon_as_committed,
+        _an_abandoned_checkpoints_transaction_is_forgotten,
+        _acknowledged_before_the_sink_is_ready,
+        _restored_splits_begin_anew,
+        _an_undecided_append_is_given_up,
+        _workers_are_not_ended,
+        _garbage_is_deleted_whoever_needs_it,
+    ],
+)
+def test_a_mistake_is_noticed(mistake: Mistake, monkeypatch: pytest.MonkeyPatch) -> None:
+    mistake(monkeypatch)
+    with pytest.raises((AssertionError, IndexError)):
+        for seed in range(SEEDS):
+            check_output(run(seed))

@@ -1,0 +1,92 @@
+"""Whether a program can go on from a checkpoint, and what each worker gets of it."""
+
+import pytest
+
+from tests.unit.scheduling.manifests import SUM, handle, manifest
+from tests.unit.scheduling.programs import READ, TOTALS, WRITE, graph, physical
+from tidegate.checkpoint.protocol import SplitState, StateInfo
+from tidegate.errors import InvalidError
+from tidegate.ids import WorkerIndex
+from tidegate.scheduling.restore import check_restorable, highest_checkpoint, restored_for
+
+HANDLES = [handle(0, 1, "a"), handle(2, 3, "b"), handle(4, 5, "c"), handle(6, 7, "d")]
+"""Of a run with parallelism 4."""
+
+
+@pytest.mark.parametrize(
+    ("parallelism", "paths"),
+    [
+        (1, ["abcd"]),
+        (2, ["ab", "cd"]),
+        (3, ["ab", "bc", "d"]),
+        (4, ["a", "b", "c", "d"]),
+        (8, ["a", "a", "b", "b", "c", "c", "d", "d"]),
+    ],
+)
+def test_each_worker_gets_the_handles_that_touch_its_key_groups_at_any_parallelism(
+    parallelism: int, paths: list[str]
+) -> None:
+    found = []
+    for worker in range(parallelism):
+        restored = restored_for(manifest(1, handles=HANDLES), physical(graph(), parallelism), WorkerIndex(worker))
+        [totals] = [each for each in restored if each.name == TOTALS]
+        found.append("".join(str(h.path) for snapshot in totals.snapshots for h in snapshot.handles))
+    assert found == paths
+
+
+def test_a_worker_gets_every_operator_it_runs_with_key_type_and_states_and_whether_it_had_ended() -> None:
+    restored = restored_for(manifest(1, handles=HANDLES, ended=True), physical(graph(), 1), WorkerIndex(0))
+    assert [each.name for each in restored] == [READ, TOTALS, WRITE]
+    assert all(each.ended for each in restored)
+    assert [(s.key_type, s.states) for s in restored[1].snapshots] == [("str", (SUM,))] * 4
+
+
+def test_splits_and_transactions_are_not_restored_by_workers() -> None:
+    restored = restored_for(manifest(1, splits=[SplitState("a", 3)]), physical(graph(), 1), WorkerIndex(0))
+    assert restored[0].snapshots == ()
+
+
+def test_a_program_that_has_not_changed_fits() -> None:
+    check_restorable(manifest(1, handles=HANDLES, splits=[SplitState("a", 3)]), graph(), 8)
+
+
+def test_an_operator_may_be_added_and_one_without_state_or_a_sink_may_be_removed() -> None:
+    check_restorable(manifest(1), graph(states=("sum", "more")), 8)
+    check_restorable(manifest(1), graph(sinks=()), 8)
+
+
+def test_another_max_parallelism_is_refused_and_names_both() -> None:
+    with pytest.raises(InvalidError, match=r"checkpoint 1 .* 16.* 8") as raised:
+        check_restorable(manifest(1, max_parallelism=16), graph(), 8)
+    assert raised.value.exit_code == 2
+    assert "16" in raised.value.failure.remedy
+
+
+def test_a_state_that_the_program_no_longer_declares_or_declares_as_another_kind_is_refused() -> None:
+    with pytest.raises(InvalidError, match=r"'sum' of operator 'totals'.* does not declare"):
+        check_restorable(manifest(1), graph(states=()), 8)
+    listed = StateInfo("sum", "list", "int", "msgpack/1")
+    with pytest.raises(InvalidError, match="list state in checkpoint 1, and a value state in the program"):
+        check_restorable(manifest(1, states=(listed,)), graph(), 8)
+
+
+def test_the_state_of_an_operator_and_the_splits_of_a_source_that_are_gone_are_refused() -> None:
+    nodes = graph().nodes
+    without_totals = type(graph())(graph().job, (nodes[0], nodes[2]))
+    with pytest.raises(InvalidError, match="state of the operator 'totals'"):
+        check_restorable(manifest(1), without_totals, 8)
+    without_source = type(graph())(graph().job, nodes[1:])
+    with pytest.raises(InvalidError, match="state of the source 'read'"):
+        check_restorable(manifest(1, splits=[SplitState("a", 3)]), without_source, 8)
+
+
+def test_a_source_that_is_no_source_any_more_is_refused() -> None:
+    nodes = graph().nodes
+    renamed = type(graph())(graph().job, (type(nodes[1])(READ, "map", factory=nodes[1].factory), nodes[1]))
+    with pytest.raises(InvalidError, match="'read' as a source, the program as map"):
+        check_restorable(manifest(1, splits=[SplitState("a", 3)]), renamed, 8)
+
+
+def test_the_highest_checkpoint_of_none_is_zero() -> None:
+    assert highest_checkpoint(()) == 0
+    assert highest_checkpoint((manifest(4), manifest(9), manifest(2))) == 9

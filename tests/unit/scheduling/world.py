@@ -1,0 +1,316 @@
+"""A job in a simulated world: real JobManagers, one process after another, and a seed that chooses what happens next.
+
+Whatever the JobManager asks for is checked against what is true outside, and answered late, in any order, or with a failure.
+`fault` says how likely each failure is; `heal` ends them, and then the job has to come to its end with each record once.
+"""
+
+import random
+from collections import deque
+from collections.abc import Callable
+
+from tests.unit.scheduling import programs
+from tests.unit.scheduling.outside import Outside
+from tests.unit.scheduling.workers import SimulatedWorker
+from tidegate.checkpoint import recovery
+from tidegate.checkpoint.log import Completed, Entry, ProcessRecord, Takeover
+from tidegate.checkpoint.protocol import Retry, SplitState, TriggerCheckpoint
+from tidegate.checkpoint.recovery import named_by
+from tidegate.clock import Now
+from tidegate.errors import ErrorKind, Failure
+from tidegate.ids import Attempt, CheckpointId, LogPosition, TransactionalId, WorkerIndex
+from tidegate.runtime.control import Deploy, ToJobManager
+from tidegate.scheduling import protocol as p
+from tidegate.scheduling.job import Phase
+from tidegate.scheduling.job_manager import JobManager
+
+RECORDS = 6
+SPLITS = ("a", "b", "c")
+UNAVAILABLE = Failure(ErrorKind.UNAVAILABLE, "no answer")
+
+
+class ObservedJobManager(JobManager):
+    """Remembers every move."""
+
+    moves: set[tuple[Phase, Phase]]
+
+    def _move(self, phase: Phase) -> list[p.Command]:
+        self.moves.add((self.phase, phase))
+        return super()._move(phase)
+
+
+class World:
+    """`stop`: None for finite input."""
+
+    def __init__(self, seed: int, fault: dict[str, float], stop: int | None = RECORDS) -> None:
+        self.random = random.Random(seed)
+        self.fault = fault
+        self.stop = stop
+        self.outside = Outside()
+        self.now = Now(0.0, 0.0)
+        self.graph = programs.graph(programs.Splits(bounded=stop is not None))
+        self.physical = programs.physical(self.graph)
+        self.workers: list[SimulatedWorker] = []
+        self.lanes: dict[str, deque[Callable[[], object]]] = {}
+        self.wakes: list[tuple[float, Callable[[], object]]] = []
+        self.completed: set[CheckpointId] = set()
+        self.moves: set[tuple[Phase, Phase]] = set()
+        self.process = -1
+        self.has_exited = False
+        self.exit: Failure | None = None
+        self.undecided: Entry | None = None
+        self.recovered: set[Attempt] = set()
+        self.manager: ObservedJobManager
+
+    def chance(self, kind: str) -> bool:
+        return self.random.random() < self.fault.get(kind, 0.0)
+
+    # -- processes --
+
+    def start(self, from_checkpoint: int | None = None) -> None:
+        """A new JobManager process, whatever became of the last one."""
+        self.outside.may_repeat = self.outside.may_repeat or from_checkpoint is not None
+        self.process += 1
+        self.has_exited, self.exit, self.undecided = False, None, None
+        self.manager = ObservedJobManager(
+            self.graph,
+            self.physical,
+            programs.job_settings(from_checkpoint=from_checkpoint),
+            programs.identity(self.process),
+            self.random.random,
+        )
+        self.manager.moves = self.moves
+        self.deliver(p.Start())
+
+    def crash(self) -> None:
+        """The JobManager is killed. Its workers die with it, or live on for a while."""
+        self.has_exited = True
+        if not self.chance("zombies"):
+            for worker in self.workers:
+                worker.is_alive = False
+
+    def own_workers(self) -> list[SimulatedWorker]:
+        return [worker for worker in self.workers if worker.process == self.process and worker.is_alive]
+
+    def is_superseded(self, worker: SimulatedWorker) -> bool:
+        return self.has_exited or (worker.process, worker.attempt) != (self.process, self.manager._attempt)
+
+    # -- time and order --
+
+    def on(self, lane: str, action: Callable[[], object]) -> None:
+        self.lanes.setdefault(lane, deque()).append(action)
+
+    def on_side(self, worker: SimulatedWorker, lane: str, action: Callable[[], object]) -> None:
+        self.on(f"{lane} {worker.attempt} {worker.index}", lambda: worker.is_alive and action())
+
+    def wake_later(self, at: float, action: Callable[[], object]) -> None:
+        self.wakes.append((at, action))
+
+    def answer(self, lane: str, work: Callable[[], p.Event | None]) -> None:
+        """Do `work` some time, and tell the process that asked, if it is still there."""
+        process = self.process
+
+        def act() -> None:
+            event = work()
+            if event is not None:
+                self.on(f"{lane} answers {process}", lambda: self.process == process and self.deliver(event))
+
+        self.on(f"{lane} {process}", act)
+
+    def to_job_manager(self, worker: SimulatedWorker, message: ToJobManager) -> None:
+        event = p.Received(worker.attempt, worker.index, message)
+        self.on(f"up {worker.attempt} {worker.index}", lambda: worker.process == self.process and self.deliver(event))
+
+    def died(self, worker: SimulatedWorker) -> None:
+        event = p.WorkerDied(worker.attempt, worker.index, "killed by SIGKILL")
+        self.on(f"up {worker.attempt} {worker.index}", lambda: worker.process == self.process and self.deliver(event))
+
+    def step(self) -> None:
+        """One thing happens."""
+        living = [worker for worker in self.workers if worker.is_alive]
+        if self.chance("worker death") and living:
+            victim = self.random.choice(living)
+            victim.is_alive = False
+            self.died(victim)
+        lanes = [lane for lane, waiting in self.lanes.items() if waiting]
+        choice = self.random.randrange(len(lanes) + len(living) + 1)
+        if choice < len(lanes):
+            self.lanes[lanes[choice]].popleft()()
+        elif choice < len(lanes) + len(living):
+            living[choice - len(lanes)].step()
+        if not lanes or self.chance("time"):
+            self.pass_time()
+
+    def pass_time(self) -> None:
+        if self.wakes:
+            at = max(self.now.monotonic, min(at for at, _ in self.wakes))
+            self.now = Now(at, at)
+            due = [action for when, action in self.wakes if when <= at]
+            self.wakes = [(when, action) for when, action in self.wakes if when > at]
+            for action in due:
+                action()
+
+    # -- what the JobManager wants --
+
+    def deliver(self, event: p.Event) -> None:
+        if not self.has_exited:
+            for command in self.manager.handle(event, self.now):
+                self.perform(command)
+
+    def perform(self, command: p.Command) -> None:
+        assert not self.has_exited, f"{command} after the end"
+        match command:
+            case p.ReadLog():
+                self.answer("log", self.read_log)
+            case p.Append(entry):
+                self.check_append(entry)
+                self.answer("log", lambda: self.append(entry))
+            case p.SpawnWorkers(attempt, count):
+                assert not self.own_workers(), "workers are started before the last attempt's are gone"
+                assert self.undecided is None
+                process = self.process
+                self.answer("cluster", lambda: self.spawn(process, attempt, count))
+            case p.EndWorkers(attempt):
+                process = self.process
+                self.answer("cluster", lambda: self.end(process, attempt))
+            case p.EndOldWorkers(takeover):
+                self.answer("cluster", lambda: self.end_old(takeover))
+            case p.SendToWorker(attempt, index, message):
+                self.check_message(attempt, message)
+                for worker in self.workers:
+                    if (worker.process, worker.attempt, worker.index) == (self.process, attempt, index):
+                        self.on(f"down {attempt} {index}", lambda w=worker: w.is_alive and w.receive(message))
+            case p.Discover(attempt, operator, known):
+                found = tuple(SplitState(id, 0, self.stop) for id in SPLITS if id not in known)
+                failed = p.DiscoveryFailed(attempt, operator, UNAVAILABLE)
+                event = failed if self.chance("discovery") else p.SplitsFound(attempt, operator, found)
+                self.answer("discovery", lambda: event)
+            case p.Recover(attempt, run, step):
+                self.answer("sinks", lambda: p.RecoveryAnswered(attempt, run, self.recover(step)))
+            case p.CleanUp(positions, files):
+                self.clean_up(positions, files)
+            case p.CleanUpOrphans(before, keep):
+                assert keep >= self.outside.needed(), "a file that the log needs counts as an orphan"
+                self.outside.files = {f for f in self.outside.files if f in keep or _attempt_of(f) >= before}
+            case p.WakeAt(at):
+                process = self.process
+                self.wake_later(at, lambda: self.process == process and self.deliver(p.Wake()))
+            case p.Exit(failure):
+                assert not self.own_workers(), "it exits and leaves workers behind"
+                self.has_exited, self.exit = True, failure
+            case p.Tell():
+                pass
+
+    # -- the log --
+
+    def read_log(self) -> p.Event:
+        if self.chance("read"):
+            return p.StepFailed(UNAVAILABLE)
+        return p.LogRead(tuple(self.outside.entries.values()))
+
+    def check_append(self, entry: Entry) -> None:
+        assert self.undecided in (None, entry), "something else is appended while an append is undecided"
+        self.undecided = entry
+        if isinstance(entry.body, Takeover):
+            assert len(self.own_workers()) <= self.physical.workers
+
+    def append(self, entry: Entry) -> p.Event:
+        if self.chance("usurper"):
+            # Another JobManager wrote it.
+            stranger = Entry(entry.position, "stranger", entry.instance, Attempt(entry.attempt + 1), 0.0, entry.body)
+            body = Takeover("elsewhere", ProcessRecord(1, 1), options=self.outside.view.options)
+            self.outside.put(Entry(stranger.position, "stranger", stranger.instance, stranger.attempt, 0.0, body))
+        if self.chance("append unanswered"):
+            return p.AppendUnanswered(entry.position, "no answer")
+        holder = self.outside.put(entry)
+        if holder is None and isinstance(entry.body, Completed):
+            self.completed.add(entry.body.manifest.checkpoint)
+        if self.chance("append unanswered"):
+            return p.AppendUnanswered(entry.position, "no answer, and it is there")
+        if holder is not None:
+            return p.AppendRefused(entry.position, holder)
+        if self.undecided == entry:
+            self.undecided = None
+        return p.AppendWon(entry.position)
+
+    def clean_up(self, positions: tuple[LogPosition, ...], files: tuple[str, ...]) -> None:
+        newest = self.outside.view.completed[-1].position
+        for position in positions:
+            assert 0 < position < newest, f"{position} is pruned, the newest checkpoint is at {newest}"
+            del self.outside.entries[position]
+        assert not self.outside.needed() & set(files), "a file of a retained checkpoint is deleted"
+        self.outside.files -= set(files)
+
+    # -- workers --
+
+    def spawn(self, process: int, attempt: Attempt, count: int) -> p.Event | None:
+        if self.process != process or self.has_exited:
+            return None
+        if self.chance("spawn"):
+            return p.StepFailed(UNAVAILABLE)
+        made = [SimulatedWorker(self, process, attempt, WorkerIndex(i)) for i in range(count)]
+        self.workers += made
+        for worker in made:
+            worker.ready()
+        return p.WorkersSpawned(attempt, tuple(ProcessRecord(process * 100 + i, 1) for i in range(count)), "ipc")
+
+    def end(self, process: int, attempt: Attempt) -> p.Event:
+        for worker in self.workers:
+            if (worker.process, worker.attempt) == (process, attempt):
+                worker.is_alive = False
+        return p.WorkersGone(attempt)
+
+    def end_old(self, takeover: Takeover) -> p.Event:
+        pids = {process.pid for process in takeover.workers}
+        for worker in self.workers:
+            if worker.process * 100 + worker.index in pids and worker.process < self.process:
+                worker.is_alive = False
+        return p.OldWorkersEnded()
+
+    def check_message(self, attempt: Attempt, message: object) -> None:
+        match message:
+            case Deploy():
+                own = [
+                    e
+                    for e in self.outside.entries.values()
+                    if (e.nonce, e.attempt) == (f"nonce-{self.process}", attempt)
+                ]
+                assert any(isinstance(e.body, Takeover) for e in own), "tasks are deployed before the takeover is won"
+                newest = self.outside.newest
+                for name in sorted(named_by(newest)):
+                    id = TransactionalId.parse(name)
+                    assert id is not None
+                    assert self.outside.transactions[id].state == "committed", f"{id} is not committed yet"
+                files = {h.path for r in message.restored for s in r.snapshots for h in s.handles}
+                assert files <= self.outside.files, "a file to restore is missing"
+                if not any(worker.is_alive and worker.process < self.process for worker in self.workers):
+                    still = self.outside.list_open("orders", programs.WRITE)
+                    assert all(id.attempt >= attempt for id in still), f"{still} are open"
+            case TriggerCheckpoint():
+                assert self.undecided is None
+                assert self.uncommitted() == [], "a checkpoint is triggered before the last one's commits are done"
+
+    def uncommitted(self) -> list[str]:
+        states = {str(id): present.state for id, present in self.outside.transactions.items()}
+        return [name for name in sorted(named_by(self.outside.newest)) if states[name] != "committed"]
+
+    # -- transactions --
+
+    def recover(self, step: recovery.ListOpen | recovery.Commit | recovery.Abort) -> recovery.Event:
+        if self.chance("recover"):
+            return recovery.NoAnswer(UNAVAILABLE)
+        event: recovery.Event
+        match step:
+            case recovery.ListOpen(target):
+                event = recovery.Listed(target, self.outside.list_open(target.record.prefix, target.sink))
+            case recovery.Commit(_, committable):
+                event = recovery.CommitAnswered(committable, self.outside.commit(committable))
+                if self.chance("recover"):
+                    event = recovery.CommitAnswered(committable, Retry("busy"))
+            case recovery.Abort(_, id):
+                self.outside.abort(id)
+                event = recovery.Aborted(id)
+        return recovery.NoAnswer(UNAVAILABLE) if self.chance("recover") else event
+
+
+def _attempt_of(path: str) -> int:
+    return int(path.removeprefix("chk-").split("-")[0])
