@@ -12,6 +12,7 @@ from tests.integration.programs import TIDEGATE, is_alive, log_of, run, wait_unt
 from tidegate.deploy.demo import check_output, run_demo
 from tidegate.deploy.demo_answer import Change, Difference, compare, expected_changes, read_flights
 from tidegate.errors import InternalError, InvalidError
+from tidegate.ids import OperatorName
 
 ROWS = [
     {"carrier": "AA", "dep_delay": "NA"},
@@ -121,7 +122,7 @@ def test_the_demo_kills_a_worker_and_the_job_manager_and_the_result_is_right(tmp
     view = log_of(tmp_path / "kept" / "checkpoints", "flights")
     assert view.attempt >= 3
     assert view.newest is not None
-    source = view.newest.operator("flights")
+    source = view.newest.operator(OperatorName("flights"))
     assert source is not None
     assert sum(split.position for split in source.splits) == 27_004
 

@@ -20,6 +20,7 @@ from types import FrameType, TracebackType
 from typing import NamedTuple, Self
 
 import msgspec
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
@@ -98,7 +99,7 @@ def _wrong_result(differences: Sequence[Difference]) -> str:
 
 
 def _table(changes: Mapping[str, Sequence[Change]]) -> Table:
-    table = Table("carrier")
+    table = Table("carrier", box=SIMPLE_HEAD)
     for title in ("flights", "cancelled", "mean delay", "worst delay"):
         table.add_column(title, justify="right")
     for last in sorted(
@@ -301,8 +302,8 @@ class _Stage:
         again = max(arrived - sight.flights, 0)
         self._read_again += again
         console.print(
-            f"  It goes on from checkpoint {sight.checkpoint}, which holds {sight.flights:,} flights: "
-            f"of the {again:,} after them, what had been read is read again."
+            f"  It goes on from checkpoint {sight.checkpoint}, which holds {sight.flights:,} flights; "
+            f"up to {again:,} after them are read again."
         )
 
     def stop_job(self) -> None:

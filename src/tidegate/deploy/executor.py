@@ -1,11 +1,13 @@
 """Runs blocking work on threads, one per lane, and brings the results back to the thread that steps.
 
-Threads are daemons: a call that never returns must not keep a process alive whose work is over.
+Threads are daemons: a call that never returns must not keep a process alive whose work is over. Nothing here may run a
+`done` anywhere but in `drain`, on the stepping thread.
 """
 
 import queue
 import socket
 import threading
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -31,10 +33,12 @@ class WakeUp:
         return self._writer.fileno()
 
     def set(self) -> None:
-        with suppress(BlockingIOError):
+        # Full: it is readable already. Closed: nobody waits any more, only a thread is late.
+        with suppress(OSError):
             self._writer.send(b"\0")
 
     def clear(self) -> None:
+        """Before looking at what it announced, never after."""
         with suppress(BlockingIOError):
             while self._reader.recv(4096):
                 pass
@@ -49,7 +53,7 @@ class ThreadExecutor:
 
     def __init__(self, wake_up: WakeUp) -> None:
         self._wake_up = wake_up
-        self._lanes: dict[str, queue.SimpleQueue[_Work]] = {}
+        self._lanes: dict[str, queue.SimpleQueue[_Work | None]] = {}
         self._finished: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
 
     def submit(self, lane: str, work: Callable[[], Any], done: Done) -> None:
@@ -66,14 +70,20 @@ class ThreadExecutor:
             self._finished.get()()
         return found
 
-    def _run(self, lane: "queue.SimpleQueue[_Work]") -> None:
-        while True:
-            work, done = lane.get()
-            self._finish(work, done)
+    def close(self) -> None:
+        """Let the threads end when they have done what was submitted; waits for none of them."""
+        for lane in self._lanes.values():
+            lane.put(None)
+        self._lanes = {}
+
+    def _run(self, lane: "queue.SimpleQueue[_Work | None]") -> None:
+        while (item := lane.get()) is not None:
+            self._finish(*item)
 
     def _finish(self, work: Callable[[], Any], done: Done) -> None:
         try:
             result = work()
+        # Whatever it is: an end of this thread would silence the lane.
         except BaseException as error:
             failure = error
             self._finished.put(lambda: done(None, failure))
@@ -86,20 +96,20 @@ class InlineExecutor:
     """Runs work when it is drained, on the one thread that there is; lanes are in order because everything is."""
 
     def __init__(self) -> None:
-        self._waiting: queue.SimpleQueue[_Work] = queue.SimpleQueue()
+        self._waiting: deque[_Work] = deque()
 
     def submit(self, lane: str, work: Callable[[], Any], done: Done) -> None:
-        self._waiting.put((work, done))
+        self._waiting.append((work, done))
 
     def drain(self) -> bool:
-        found = False
-        while not self._waiting.empty():
-            found = True
-            work, done = self._waiting.get()
+        """Run what waits now; what that submits waits for the next time. False when there was nothing."""
+        count = len(self._waiting)
+        for _ in range(count):
+            work, done = self._waiting.popleft()
             try:
                 result = work()
             except Exception as error:
                 done(None, error)
             else:
                 done(result, None)
-        return found
+        return count > 0

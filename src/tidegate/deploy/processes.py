@@ -6,44 +6,66 @@ Only processes that a job itself recorded are ever killed, and only when pid and
 import ctypes
 import os
 import signal
+import socket
+import subprocess
 import sys
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tidegate.checkpoint.log import ProcessRecord
 
 _PR_SET_PDEATHSIG = 1
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 KILL_PATIENCE = 10.0
 """Seconds in which a process that was sent SIGKILL must be gone."""
 
 
-def process_record(pid: int) -> ProcessRecord:
-    """`start_time` is in clock ticks since boot on Linux; 0 where it cannot be learned, and then nobody is killed by it."""
-    return ProcessRecord(pid, _start_time(pid))
-
-
-def _start_time(pid: int) -> int:
+def host_name() -> str:
+    """This machine since its last start: pids and start times of before say nothing about the processes of now."""
     try:
-        text = Path(f"/proc/{pid}/stat").read_text()
+        return f"{socket.gethostname()} (boot {_BOOT_ID.read_text()[:8]})"
     except OSError:
-        return 0
-    # The name, in parentheses, may hold anything; start time is the 22nd field, the 20th behind it.
-    return int(text.rpartition(")")[2].split()[19])
+        return socket.gethostname()
+
+
+def process_record(pid: int) -> ProcessRecord:
+    """Of a process that runs. `start_time` tells it from a later one with the same pid: clock ticks since boot on Linux,
+    a checksum of what `ps` says elsewhere; 0 where it cannot be learned, and then nobody is killed by it."""
+    return ProcessRecord(pid, _start_time(pid) or 0)
 
 
 def is_running(record: ProcessRecord) -> bool:
     """Whether exactly this process runs; a zombie that waits for its parent does not."""
-    if record.start_time == 0 or _start_time(record.pid) != record.start_time:
-        return False
-    with suppress(OSError):
-        return Path(f"/proc/{record.pid}/stat").read_text().rpartition(")")[2].split()[0] not in ("Z", "X")
-    return False
+    return record.start_time != 0 and _start_time(record.pid) == record.start_time
+
+
+def _start_time(pid: int) -> int | None:
+    """None when no such process runs, or nothing can be learned about it."""
+    if sys.platform == "linux":
+        return _start_ticks(pid)
+    command = ["ps", "-o", "lstart=", "-o", "stat=", "-p", str(pid)]
+    said = subprocess.run(command, capture_output=True, text=True, check=False, env={"LC_ALL": "C"}).stdout.split()
+    return zlib.crc32(" ".join(said[:-1]).encode()) if said and not said[-1].startswith("Z") else None
+
+
+def _start_ticks(pid: int) -> int | None:
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    # The name, in parentheses, may hold anything. Behind it the state is the first field, the start time the 20th.
+    fields = text.rpartition(")")[2].split()
+    return int(fields[19]) if fields[0] not in ("Z", "X") else None
 
 
 def kill_recorded(records: Sequence[ProcessRecord]) -> list[int]:
-    """Kill those that still run, and wait until they are gone; blocks. Returns the pids of those that would not go."""
+    """Kill those that still run, and wait until they are gone; blocks. Returns the pids of those that would not go.
+
+    Never the process that calls, whatever was recorded.
+    """
     living = [record for record in records if record.pid != os.getpid() and is_running(record)]
     for record in living:
         with suppress(ProcessLookupError, PermissionError):
@@ -56,12 +78,28 @@ def kill_recorded(records: Sequence[ProcessRecord]) -> list[int]:
 
 def die_with_parent(parent: int) -> None:
     """From now on the kernel kills this process when the thread that spawned it ends (Linux)."""
-    if sys.platform != "linux":
-        return
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
         # It ended before the request.
         os._exit(1)
+
+
+@contextmanager
+def without_interrupts() -> Iterator[None]:
+    """Ctrl-C waits while this lasts. A process started meanwhile begins so, and keeps it until `ignore_interrupts`: it is
+    in a terminal's foreground before its first line runs."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def ignore_interrupts() -> None:
+    """Ctrl-C is not for this process, also what of it has waited since `without_interrupts`."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
 def describe_exit(code: int) -> str:

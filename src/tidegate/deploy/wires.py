@@ -1,69 +1,42 @@
 """ZeroMQ wires on one machine: control frames between the JobManager and its workers, data frames between workers.
 
-Sockets are Unix domain sockets in a private folder. Reconnecting is off: ZeroMQ reconnects silently and drops what was
-in flight, so a connection that breaks ends the attempt. What is in flight is bounded by credit, not by a high-water mark.
+Sockets are Unix domain sockets in a private folder. A control wire may lose frames and connect again: the links on its
+ends mend that. A data wire must not: ZeroMQ would reconnect silently and drop what was in flight, so reconnecting is off
+and a connection that breaks ends the attempt. What is in flight is bounded by credit, not by a high-water mark.
 """
 
-import os
-import shutil
-import tempfile
 from collections.abc import Sequence
-from contextlib import suppress
-from pathlib import Path
 
 import zmq
+from zmq.utils.monitor import parse_monitor_message
 
+from tidegate.errors import UnavailableError
 from tidegate.ids import Attempt, WorkerIndex
 
-_PREFIX = "tidegate-"
+_BROKEN = zmq.EVENT_DISCONNECTED | zmq.EVENT_CLOSED | zmq.EVENT_CLOSE_FAILED
+_KEEP_TRYING, _NEVER = 50, -1
+"""Milliseconds between two tries to connect."""
+
+Context = zmq.Context["zmq.Socket[bytes]"]
+Socket = zmq.Socket[bytes]
 
 
-class RuntimeFolder:
-    """A private folder for sockets, with a short path: socket addresses hold about 100 bytes."""
-
-    def __init__(self) -> None:
-        self.path = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
-
-    def address(self, name: str) -> str:
-        return f"ipc://{self.path}/{name}"
-
-    def remove(self) -> None:
-        shutil.rmtree(self.path, ignore_errors=True)
-
-
-def remove_abandoned_folders() -> None:
-    """Remove what processes of this user left that were killed."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*-*"):
-        pid = folder.name.removeprefix(_PREFIX).partition("-")[0]
-        with suppress(OSError):
-            if pid.isdecimal() and folder.stat().st_uid == os.getuid() and not _is_alive(int(pid)):
-                shutil.rmtree(folder, ignore_errors=True)
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
-
-
-def _socket(context: "zmq.Context[zmq.Socket[bytes]]", kind: int) -> "zmq.Socket[bytes]":
+def _socket(context: Context, kind: int, reconnect: int) -> Socket:
     socket = context.socket(kind)
     socket.setsockopt(zmq.LINGER, 0)
     socket.setsockopt(zmq.SNDHWM, 0)
     socket.setsockopt(zmq.RCVHWM, 0)
-    socket.setsockopt(zmq.RECONNECT_IVL, -1)
+    socket.setsockopt(zmq.RECONNECT_IVL, reconnect)
     return socket
 
 
 class ControlServer:
     """The JobManager's end: frames to and from workers of any attempt."""
 
-    def __init__(self, context: "zmq.Context[zmq.Socket[bytes]]", address: str) -> None:
-        self.socket = _socket(context, zmq.ROUTER)
+    def __init__(self, context: Context, address: str) -> None:
+        self.socket = _socket(context, zmq.ROUTER, _KEEP_TRYING)
+        # A worker that connects again takes its place, also when its old connection is not known to be dead.
+        self.socket.setsockopt(zmq.ROUTER_HANDOVER, 1)
         self.socket.bind(address)
 
     def send(self, attempt: Attempt, worker: WorkerIndex, frames: Sequence[bytes]) -> None:
@@ -86,54 +59,71 @@ class ControlServer:
 class ControlClient:
     """A worker's end."""
 
-    def __init__(
-        self, context: "zmq.Context[zmq.Socket[bytes]]", address: str, attempt: Attempt, worker: WorkerIndex
-    ) -> None:
-        self.socket = _socket(context, zmq.DEALER)
+    def __init__(self, context: Context, address: str, attempt: Attempt, worker: WorkerIndex) -> None:
+        self.socket = _socket(context, zmq.DEALER, _KEEP_TRYING)
         self.socket.setsockopt(zmq.IDENTITY, _identity(attempt, worker))
         self.socket.connect(address)
 
     def send(self, frames: Sequence[bytes]) -> None:
         for frame in frames:
-            self.socket.send(frame)
+            self.socket.send(frame, zmq.NOBLOCK)
 
     def receive(self) -> bytes | None:
         return _receive(self.socket)
 
+    def close(self, linger: float) -> None:
+        """Wait at most `linger` seconds for what was sent to leave."""
+        self.socket.close(linger=int(linger * 1000))
+
 
 class DataWires:
-    """A worker's connections to its peers."""
+    """A worker's connections to its peers. `inbox` and `monitors` are what a loop waits on."""
 
-    def __init__(self, context: "zmq.Context[zmq.Socket[bytes]]", address: str) -> None:
+    def __init__(self, context: Context, address: str) -> None:
         self._context = context
         self.address = address
-        self.inbox = _socket(context, zmq.PULL)
+        self.inbox = _socket(context, zmq.PULL, _NEVER)
         self.monitors = [self.inbox.get_monitor_socket(zmq.EVENT_DISCONNECTED)]
-        """Readable when a connection has broken."""
         self.inbox.bind(address)
-        self._peers: tuple[str, ...] = ()
-        self._outboxes: dict[WorkerIndex, zmq.Socket[bytes]] = {}
+        self._outboxes: dict[WorkerIndex, Socket] = {}
 
-    def connect(self, peers: Sequence[str]) -> list["zmq.Socket[bytes]"]:
-        """Learn the addresses of all workers, by index; returns the monitors of the new connections."""
-        self._peers = tuple(peers)
-        added: list[zmq.Socket[bytes]] = []
-        for index, address in enumerate(self._peers):
+    def connect(self, peers: Sequence[str]) -> list[Socket]:
+        """Connect to all workers, whose addresses these are by index; returns the monitors of the new connections."""
+        added: list[Socket] = []
+        for index, address in enumerate(peers):
             if address != self.address:
-                outbox = self._outboxes[WorkerIndex(index)] = _socket(self._context, zmq.PUSH)
-                added.append(outbox.get_monitor_socket(zmq.EVENT_DISCONNECTED))
+                outbox = self._outboxes[WorkerIndex(index)] = _socket(self._context, zmq.PUSH, _NEVER)
+                added.append(outbox.get_monitor_socket(_BROKEN))
                 outbox.connect(address)
         self.monitors += added
         return added
 
     def send(self, worker: WorkerIndex, frame: bytes) -> None:
-        self._outboxes[worker].send(frame)
+        """Raises UnavailableError when there is no connection any more."""
+        try:
+            self._outboxes[worker].send(frame, zmq.NOBLOCK)
+        except zmq.Again:
+            raise UnavailableError(f"the data connection to worker {worker} is broken") from None
 
     def receive(self) -> bytes | None:
         return _receive(self.inbox)
 
+    def has_broken(self) -> bool:
+        """Whether a connection broke since this was last asked. What was in flight on it is lost."""
+        broken = False
+        for monitor in self.monitors:
+            while monitor.poll(0):
+                event = parse_monitor_message(monitor.recv_multipart())["event"]
+                broken = broken or bool(event & _BROKEN)
+        return broken
 
-def _receive(socket: "zmq.Socket[bytes]") -> bytes | None:
+    def close(self) -> None:
+        for socket in (self.inbox, *self._outboxes.values()):
+            socket.disable_monitor()
+            socket.close()
+
+
+def _receive(socket: Socket) -> bytes | None:
     try:
         return socket.recv(zmq.NOBLOCK)
     except zmq.Again:

@@ -158,14 +158,8 @@ class JobManager:
         return [*self._move(Phase.SPAWNING), p.SpawnWorkers(self._attempt, self._physical.workers)]
 
     def _take_over(self, event: p.WorkersSpawned, now: Now) -> list[p.Command]:
-        takeover = Takeover(
-            host=self._identity.host,
-            job_manager=self._identity.process,
-            workers=event.processes,
-            control_address=event.control_address,
-            options=self._opening.options,
-            fresh=self._is_fresh,
-        )
+        who, options = self._identity, self._opening.options
+        takeover = Takeover(who.host, who.process, event.processes, event.control_address, options, self._is_fresh)
         return [*self._move(Phase.TAKING_OVER), self._append(takeover, now)]
 
     def _took_over(self, now: Now) -> list[p.Command]:
@@ -194,11 +188,8 @@ class JobManager:
     def _completed(self, manifest: Manifest, now: Now) -> list[p.Command]:
         self._highest = max(self._highest, manifest.checkpoint)
         self._progress.completed(manifest, now.monotonic)
-        told = p.Tell(
-            "info",
-            f"checkpoint {manifest.checkpoint} completed in {manifest.duration * 1000:.0f} ms",
-            {"checkpoint": manifest.checkpoint, "state_bytes": manifest.state_bytes},
-        )
+        text = f"checkpoint {manifest.checkpoint} completed in {manifest.duration * 1000:.0f} ms"
+        told = p.Tell("info", text, {"checkpoint": manifest.checkpoint, "state_bytes": manifest.state_bytes})
         if self.phase in (Phase.RUNNING, Phase.DRAINING):
             return [told, *self._deployed(lambda d: d.coordinate(checkpoints.AppendWon(), now), now)]
         # Its attempt is over, but it is complete all the same: the next attempt restores it.

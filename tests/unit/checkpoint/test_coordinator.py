@@ -233,16 +233,6 @@ def test_files_that_come_between_giving_up_and_the_next_trigger_are_garbage_too(
     assert c.CheckpointSettled(CheckpointId(7), ("late",)) in completed(found, 7, 21.0)
 
 
-def test_garbage_is_named_once() -> None:
-    found = make()
-    triggered(found)
-    found.handle(acknowledge(READER, 6, "early"), at(11.0))
-    found.handle(c.Wake(), at(70.0))
-    completed(found, 7, 72.0)
-    found.handle(c.Wake(), at(90.0))
-    assert c.CheckpointSettled(CheckpointId(8), ()) in completed(found, 8, 91.0)
-
-
 def test_a_doubled_acknowledgement_while_the_append_is_undecided_makes_no_garbage() -> None:
     found = make()
     triggered(found)

@@ -1,4 +1,4 @@
-"""What is done with transactions before anything is deployed: look, commit, abort, in this order, and again after a crash."""
+"""What is done with transactions before anything is deployed: look, commit, abort, in this order, and again."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""Random lives of a sink's transactions: the pool is bounded, no listed id is opened again, and commits come once and in order."""
+"""Random lives of a sink's transactions: a bounded pool, no listed id opened again, commits once and in order."""
 
 import random
 
@@ -13,7 +13,7 @@ from tidegate.ids import CheckpointId
 
 
 class RandomRun:
-    """Checkpoints of a sink with the limit that the rules allow for: completed, or abandoned at most `tolerable` times in a row."""
+    """Checkpoints within the limit of the rules: completed, or abandoned at most `tolerable` times in a row."""
 
     def __init__(self, seed: int, tolerable: int) -> None:
         self.random = random.Random(seed)

@@ -6,11 +6,11 @@ from tidegate.scheduling.job import MOVES, Phase
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "job-life.md"
 INTRODUCTION = (
-    "A JobManager process takes a job through these phases. Each phase is named by what the process waits for, and a "
-    "thing that happens in a phase for which the diagram has no arrow changes nothing. A failure that a restart may mend "
-    "leads through *ending a failed attempt* to a new attempt; a stop, a failure that a restart cannot mend, and being "
-    "fenced by another JobManager lead through *ending workers* to the end of the process. The diagram is made from the "
-    "table in `tidegate.scheduling.job`."
+    "A JobManager process takes a job through these phases. Each phase is named by what the process waits for, and "
+    "what happens in a phase that has no arrow for it changes nothing. A failure that a restart may mend leads through "
+    "*ending a failed attempt* to a new attempt; a stop, a failure that a restart cannot mend, and being fenced by "
+    "another JobManager lead through *ending workers* to the end of the process. The diagram is made from the table in "
+    "`tidegate.scheduling.job`."
 )
 
 

@@ -1,4 +1,4 @@
-"""The job that tests schedule: a source `read`, a keyed operator `totals`, a sink `write`, and what a JobManager is started with."""
+"""The job that tests schedule: a source `read`, a keyed operator `totals`, a sink `write`; and how it is started."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +10,7 @@ from tidegate.config.restart import FixedDelay, RestartStrategy
 from tidegate.graph.logical import InputEdge, LogicalGraph, LogicalNode, Partitioning, StateDeclaration
 from tidegate.graph.physical import PhysicalGraph, build_physical
 from tidegate.ids import CheckpointId, JobName, LogInstance, OperatorName, SubtaskIndex, TaskId, VertexName
+from tidegate.operators.contracts import Operator
 from tidegate.runtime.control import RuntimeOptions
 from tidegate.scheduling.settings import JobManagerIdentity, JobSettings
 
@@ -56,18 +57,16 @@ def graph(
     nodes = [
         LogicalNode(READ, "source", source=source or Splits()),
         LogicalNode(
-            TOTALS, "process", (InputEdge(READ, Partitioning.HASH),), factory=Operatorless, keyed=True, states=declared
+            TOTALS, "process", (InputEdge(READ, Partitioning.HASH),), factory=no_operator, keyed=True, states=declared
         ),
     ]
     nodes += [LogicalNode(name, "sink", (InputEdge(TOTALS, Partitioning.FORWARD),), sink=Target()) for name in sinks]
     return LogicalGraph(JOB, tuple(nodes))
 
 
-class Operatorless:
-    """In place of an operator: nobody makes one here."""
-
-    def __init__(self) -> None:
-        raise AssertionError("no operator is made")
+def no_operator() -> Operator:
+    """In place of a factory: nobody makes an operator here."""
+    raise AssertionError("no operator is made")
 
 
 def physical(logical: LogicalGraph, parallelism: int = 2) -> PhysicalGraph:

@@ -1,4 +1,4 @@
-"""Runs of the simulated world: a storm of failures from a seed, or one thing that happens in one phase, and then calm."""
+"""Runs of the simulated world: a storm of failures from a seed, or one thing in one phase, and then calm."""
 
 import random
 from collections.abc import Callable
@@ -45,7 +45,8 @@ def run_until(world: World, reached: Callable[[], bool]) -> None:
 
 
 def newest_body(world: World) -> object:
-    return world.outside.view.entries[-1].body if world.outside.entries else None
+    positions = world.outside.entries
+    return positions[max(positions)].body if positions else None
 
 
 def happen(world: World) -> None:

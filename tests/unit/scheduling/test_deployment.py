@@ -190,7 +190,7 @@ def test_barriers_are_asked_for_at_the_sources_and_completion_is_told_to_all() -
     found = checkpointing()
     outcomes: list[Outcome] = []
     for each in TASKS:
-        names = (READ,) if each.vertex == READ else (TOTALS, WRITE)
+        names = (READ,) if str(each.vertex) == READ else (TOTALS, WRITE)
         snapshots = tuple(OperatorSnapshot(name) for name in names)
         outcomes += found.received(Acknowledge(ATTEMPT, CheckpointId(6), each, snapshots))
     [append] = outcomes

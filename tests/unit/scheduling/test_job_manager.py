@@ -1,4 +1,4 @@
-"""What a JobManager does in each phase when something happens: exact commands for the rules, and the whole table of phase and event."""
+"""What a JobManager does in each phase when something happens: exact commands, and the table of phase and event."""
 
 from collections.abc import Callable
 
@@ -14,7 +14,6 @@ from tidegate.clock import Now
 from tidegate.config.restart import RestartNone
 from tidegate.errors import EXIT_CODES, ErrorKind, Failure
 from tidegate.ids import Attempt, LogInstance, LogPosition, SubtaskIndex, TransactionalId, WorkerIndex
-from tidegate.runtime.control import CheckpointCompleted, Deploy, StopWorker, TriggerCheckpoint
 from tidegate.scheduling import protocol as p
 from tidegate.scheduling.job import MOVES, WITH_WORKERS, Phase
 from tidegate.scheduling.job_manager import JobManager
@@ -88,10 +87,15 @@ def append_is_unanswered(world: World) -> None:
         happen(world)
 
 
+def stop_twice(world: World) -> None:
+    for _ in range(2):
+        world.deliver(p.StopWanted())
+
+
 THINGS: dict[str, Callable[[World], None]] = {
     "worker dies": worker_dies,
     "stop wanted": lambda world: world.deliver(p.StopWanted()),
-    "stop wanted twice": lambda world: [world.deliver(p.StopWanted()) for _ in range(2)] and None,
+    "stop wanted twice": stop_twice,
     "append refused": append_is_refused,
     "append unanswered": append_is_unanswered,
     "step failed": lambda world: world.deliver(p.StepFailed(UNAVAILABLE)),
@@ -118,7 +122,7 @@ def test_a_stop_ends_the_workers_and_exits_with_success_in_every_phase(phase: Ph
     assert world.own_workers() == []
 
 
-@pytest.mark.parametrize("phase", sorted(WITH_WORKERS - {Phase.DRAINING}, key=lambda phase: phase.value))
+@pytest.mark.parametrize("phase", [phase for phase in Phase if phase in WITH_WORKERS - {Phase.DRAINING}])
 def test_a_workers_death_is_followed_by_another_attempt(phase: Phase) -> None:
     world = at(phase)
     attempt = world.manager._attempt
@@ -128,7 +132,7 @@ def test_a_workers_death_is_followed_by_another_attempt(phase: Phase) -> None:
     assert world.manager._attempt == attempt + 1
 
 
-@pytest.mark.parametrize("phase", sorted(WITH_WORKERS, key=lambda phase: phase.value))
+@pytest.mark.parametrize("phase", [phase for phase in Phase if phase in WITH_WORKERS])
 def test_what_an_operator_must_decide_ends_the_workers_and_the_job(phase: Phase) -> None:
     world = at(phase)
     world.deliver(p.StepFailed(LOST))
@@ -200,7 +204,6 @@ def test_an_unanswered_append_is_repeated_with_the_same_bytes_until_it_is_decide
 def test_recovery_begins_only_when_the_takeover_is_won() -> None:
     found = manager()
     started(found)
-    assert found.phase is Phase.TAKING_OVER
     [first] = found.handle(p.AppendWon(LogPosition(1)), AT_ZERO)
     assert isinstance(first, p.Recover)
     assert isinstance(first.step, recovery.ListOpen)
@@ -356,31 +359,16 @@ def test_a_zombies_transaction_that_appears_while_the_job_runs_is_aborted_after_
     assert world.manager.phase is Phase.RUNNING
 
 
-def test_commands_of_each_kind_are_seen_in_a_run() -> None:
-    seen: set[type] = set()
-    world = World(seed=1, fault={})
-    perform = world.perform
-
-    def watched(command: p.Command) -> None:
-        seen.add(type(command.message if isinstance(command, p.SendToWorker) else command))
-        perform(command)
-
-    world.perform = watched  # type: ignore[method-assign]
-    world.start()
-    calm(world)
-    assert {Deploy, TriggerCheckpoint, CheckpointCompleted, StopWorker, p.CleanUp, p.Discover, p.Exit} <= seen
-
-
 # ---- the table of moves --------------------------------------------------------------------------------------------
 
 
 def test_every_move_of_the_table_is_made_and_no_other() -> None:
     made: set[tuple[Phase, Phase]] = set()
     for phase in Phase:
-        for thing in THINGS:
+        for happens in THINGS.values():
             if phase is not Phase.DONE:
                 world = at(phase)
-                THINGS[thing](world)
+                happens(world)
                 made |= calm(world).moves
     assert made == {(source, target) for source, targets in MOVES.items() for target in targets}
 

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.unit.scheduling.manifests import CREATED, completed, log, takeover
-from tidegate.checkpoint.log import Body, CleanStop, Created, Discarded, Entry, Finished, Unreadable
+from tidegate.checkpoint.log import Body, CleanStop, Created, Discarded, Entry, Finished, StoredEntry, Unreadable
 from tidegate.clock import Now
 from tidegate.errors import ErrorKind
 from tidegate.ids import Attempt, CheckpointId, LogInstance, LogPosition
@@ -95,7 +95,7 @@ def test_a_checkpoint_is_settled_when_the_log_says_so_or_a_later_one_completed_a
 
 
 def test_something_unreadable_that_was_discarded_proves_no_commit() -> None:
-    stored = [*log(CREATED, takeover(), completed(1)), Unreadable(LogPosition(3), "cut off")]
+    stored: list[StoredEntry] = [*log(CREATED, takeover(), completed(1)), Unreadable(LogPosition(3), "cut off")]
     stored += [Entry(LogPosition(4), "earlier", LogInstance("i0"), Attempt(1), 0.0, discarded(3))]
     assert not Ledger(stored, "mine", LogInstance("new")).is_settled
 

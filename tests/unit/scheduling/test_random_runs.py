@@ -1,4 +1,4 @@
-"""Random runs of a job in a simulated world: whatever fails, in whatever order, each record is put out once, and the job ends.
+"""Random runs of a job in a simulated world: whatever fails, each record is put out once, and the job ends.
 
 The checks are in `world` and `outside`; each deliberate mistake at the end of this file is noticed by them.
 """
@@ -17,7 +17,7 @@ from tidegate.checkpoint.participant import Participant
 from tidegate.checkpoint.protocol import Committable
 from tidegate.checkpoint.recovery import Recovery
 from tidegate.checkpoint.transactions import SinkTransactions
-from tidegate.ids import CheckpointId
+from tidegate.ids import CheckpointId, TransactionalId
 from tidegate.scheduling.enumerator import SplitEnumerator
 from tidegate.scheduling.job_manager import JobManager
 from tidegate.scheduling.ledger import Ledger
@@ -73,7 +73,7 @@ def _nothing_is_aborted(patch: pytest.MonkeyPatch) -> None:
 
 def _slots_are_reused_as_soon_as_committed(patch: pytest.MonkeyPatch) -> None:
     def free(self: SinkTransactions, committable: Committable) -> None:
-        id = transactions.TransactionalId.parse(committable.id)
+        id = TransactionalId.parse(committable.id)
         assert id is not None
         self._slots[id.slot].state = transactions._SlotState.FREE
 
@@ -156,5 +156,9 @@ def _garbage_is_deleted_whoever_needs_it(patch: pytest.MonkeyPatch) -> None:
 def test_a_mistake_is_noticed(mistake: Mistake, monkeypatch: pytest.MonkeyPatch) -> None:
     mistake(monkeypatch)
     with pytest.raises((AssertionError, IndexError)):
-        for seed in range(SEEDS):
-            check_output(run(seed))
+        check_all()
+
+
+def check_all() -> None:
+    for seed in range(SEEDS):
+        check_output(run(seed))

@@ -1,7 +1,7 @@
 """Simulated workers for the JobManager: the real `Participant` and `SinkTransactions`, and records that are numbers.
 
-Worker i runs read[i], and totals[i] with the sink `write` at its end; totals[i] gets the records of read[i] only, and a
-barrier passes the worker in one step. What takes time is queued in the world's lanes, and the world chooses what happens next.
+Worker i runs read[i], and totals[i] with the sink `write` at its end; totals[i] gets the records of read[i] only, and
+a barrier passes the worker in one step. What takes time is queued in the world's lanes: it chooses what happens next.
 """
 
 from functools import partial
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from tests.unit.scheduling.world import World
 
 POOL_LIMIT = 6
-"""4 + 2 × 1 tolerable failure."""
+"""4, and 2 for each tolerable failure, of which there is 1."""
 
 
 class SimulatedWorker:
@@ -65,6 +65,8 @@ class SimulatedWorker:
     # -- messages of the JobManager --
 
     def receive(self, message: ToWorker) -> None:
+        if not self.is_alive:
+            return
         match message:
             case Deploy():
                 self.deploy(message.instance)
@@ -77,7 +79,7 @@ class SimulatedWorker:
                 self.barrier(checkpoint)
             case CheckpointCompleted():
                 assert message.checkpoint in self.world.completed, "completion is told before it is in the log"
-                self.totals_do(part.CheckpointCompleted(message.attempt, message.checkpoint))
+                self.totals_do(message)
             case CheckpointAbandoned():
                 self.totals_do(message)
                 self.reader.handle(message)
@@ -157,9 +159,13 @@ class SimulatedWorker:
                 case txn.FailTask(failure):
                     self.fail(failure)
                 case txn.WakeAt(at):
-                    self.world.wake_later(at, lambda: self.is_alive and self.sink_do(txn.Wake()))
+                    self.world.wake_later(at, self.wake)
                 case _:
                     self.world.on_side(self, "sink", partial(self.side, command))
+
+    def wake(self) -> None:
+        if self.is_alive:
+            self.sink_do(txn.Wake())
 
     def side(self, command: txn.Command) -> None:
         outside = self.world.outside

@@ -1,12 +1,14 @@
 """A job in a simulated world: real JobManagers, one process after another, and a seed that chooses what happens next.
 
-Whatever the JobManager asks for is checked against what is true outside, and answered late, in any order, or with a failure.
-`fault` says how likely each failure is; `heal` ends them, and then the job has to come to its end with each record once.
+Whatever the JobManager asks for is checked against what is true outside, and answered late, in any order, or with a
+failure. `fault` says how likely each kind of failure is.
 """
 
 import random
 from collections import deque
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 from tests.unit.scheduling import programs
 from tests.unit.scheduling.outside import Outside
@@ -66,15 +68,15 @@ class World:
 
     # -- processes --
 
-    def start(self, from_checkpoint: int | None = None) -> None:
+    def start(self, **settings: Any) -> None:
         """A new JobManager process, whatever became of the last one."""
-        self.outside.may_repeat = self.outside.may_repeat or from_checkpoint is not None
+        self.outside.may_repeat = self.outside.may_repeat or bool(settings)
         self.process += 1
         self.has_exited, self.exit, self.undecided = False, None, None
         self.manager = ObservedJobManager(
             self.graph,
             self.physical,
-            programs.job_settings(from_checkpoint=from_checkpoint),
+            programs.job_settings(**settings),
             programs.identity(self.process),
             self.random.random,
         )
@@ -112,17 +114,17 @@ class World:
         def act() -> None:
             event = work()
             if event is not None:
-                self.on(f"{lane} answers {process}", lambda: self.process == process and self.deliver(event))
+                self.on(f"{lane} answers {process}", lambda: self.tell(process, event))
 
         self.on(f"{lane} {process}", act)
 
     def to_job_manager(self, worker: SimulatedWorker, message: ToJobManager) -> None:
         event = p.Received(worker.attempt, worker.index, message)
-        self.on(f"up {worker.attempt} {worker.index}", lambda: worker.process == self.process and self.deliver(event))
+        self.on(f"up {worker.attempt} {worker.index}", lambda: self.tell(worker.process, event))
 
     def died(self, worker: SimulatedWorker) -> None:
         event = p.WorkerDied(worker.attempt, worker.index, "killed by SIGKILL")
-        self.on(f"up {worker.attempt} {worker.index}", lambda: worker.process == self.process and self.deliver(event))
+        self.on(f"up {worker.attempt} {worker.index}", lambda: self.tell(worker.process, event))
 
     def step(self) -> None:
         """One thing happens."""
@@ -151,12 +153,17 @@ class World:
 
     # -- what the JobManager wants --
 
+    def tell(self, process: int, event: p.Event) -> None:
+        """What is meant for a process that is gone gets lost."""
+        if process == self.process:
+            self.deliver(event)
+
     def deliver(self, event: p.Event) -> None:
         if not self.has_exited:
             for command in self.manager.handle(event, self.now):
                 self.perform(command)
 
-    def perform(self, command: p.Command) -> None:
+    def perform(self, command: p.Command) -> None:  # noqa: C901
         assert not self.has_exited, f"{command} after the end"
         match command:
             case p.ReadLog():
@@ -178,12 +185,9 @@ class World:
                 self.check_message(attempt, message)
                 for worker in self.workers:
                     if (worker.process, worker.attempt, worker.index) == (self.process, attempt, index):
-                        self.on(f"down {attempt} {index}", lambda w=worker: w.is_alive and w.receive(message))
-            case p.Discover(attempt, operator, known):
-                found = tuple(SplitState(id, 0, self.stop) for id in SPLITS if id not in known)
-                failed = p.DiscoveryFailed(attempt, operator, UNAVAILABLE)
-                event = failed if self.chance("discovery") else p.SplitsFound(attempt, operator, found)
-                self.answer("discovery", lambda: event)
+                        self.on(f"down {attempt} {index}", partial(worker.receive, message))
+            case p.Discover():
+                self.answer("discovery", lambda: self.discover(command))
             case p.Recover(attempt, run, step):
                 self.answer("sinks", lambda: p.RecoveryAnswered(attempt, run, self.recover(step)))
             case p.CleanUp(positions, files):
@@ -193,12 +197,18 @@ class World:
                 self.outside.files = {f for f in self.outside.files if f in keep or _attempt_of(f) >= before}
             case p.WakeAt(at):
                 process = self.process
-                self.wake_later(at, lambda: self.process == process and self.deliver(p.Wake()))
+                self.wake_later(at, lambda: self.tell(process, p.Wake()))
             case p.Exit(failure):
                 assert not self.own_workers(), "it exits and leaves workers behind"
                 self.has_exited, self.exit = True, failure
             case p.Tell():
                 pass
+
+    def discover(self, wanted: p.Discover) -> p.Event:
+        if self.chance("discovery"):
+            return p.DiscoveryFailed(wanted.attempt, wanted.operator, UNAVAILABLE)
+        found = tuple(SplitState(id, 0, self.stop) for id in SPLITS if id not in wanted.known)
+        return p.SplitsFound(wanted.attempt, wanted.operator, found)
 
     # -- the log --
 

@@ -1,4 +1,4 @@
-"""A small simulated world: the real JobManager, workers, tasks and checkpoint store in one thread, over simulated ports.
+"""A small simulated world: the real JobManager, workers, tasks and store in one thread, over simulated ports.
 
 Only ports are simulated here: clock, executor, storage, wires, processes, and a log service with transactions. Whatever
 decides is the code that runs in production; nothing here may decide in its place.

@@ -1,7 +1,7 @@
 """What must hold, seen from outside: from the log service, the storage, the exit codes, and the input that was made.
 
-Each checker is told of every change of what it looks at and reports the first thing that must not be. None of them knows how
-the engine works; what they compare with is computed anew from the input.
+Each checker is told of every change of what it looks at and reports the first thing that must not be. None of them
+knows how the engine works; what they compare with is computed anew from the input.
 """
 
 from collections import Counter
@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from tidegate.checkpoint.log import Completed, Created, Discarded, Entry, Finished, Takeover
 from tidegate.checkpoint.manifest import Manifest, files_of
-from tidegate.checkpoint.store import CheckpointStore, decode_entry
+from tidegate.checkpoint.store import CheckpointStore, attempt_of, decode_entry
 from tidegate.errors import ErrorKind
 from tidegate.ids import LogPosition
 from tidegate.testing.sim.job import JOB, Event, Total
@@ -24,9 +24,12 @@ class LogChecker:
     """Positions are unbroken and written once, each by the winner of the newest takeover; ids and attempts only grow; what
     is deleted was not needed. `on_completed` is told of each checkpoint."""
 
-    def __init__(self, store: CheckpointStore, retained: int, violated: Violated) -> None:
+    def __init__(self, store: CheckpointStore, retained: int, now: Callable[[], float], violated: Violated) -> None:
         self._store = store
         self._retained = retained
+        self._now = now
+        self.taken_over_at = 0.0
+        """Seconds; the newest takeover."""
         self._violated = violated
         self.on_completed: list[Callable[[Manifest], None]] = []
         self.entries: dict[LogPosition, Entry] = {}
@@ -67,10 +70,12 @@ class LogChecker:
         if isinstance(entry.body, Takeover):
             if entry.attempt <= self._attempt:
                 self._violated(f"attempt {entry.attempt} takes over after attempt {self._attempt}")
-            self.owner, self._attempt = entry.nonce, entry.attempt
+            self.owner, self._attempt, self.taken_over_at = entry.nonce, entry.attempt, self._now()
         elif not isinstance(entry.body, Created | Discarded):
             if entry.nonce != self.owner or entry.attempt != self._attempt:
-                self._violated(f"attempt {entry.attempt} wrote {type(entry.body).__name__} into the log of {self._attempt}")
+                self._violated(
+                    f"attempt {entry.attempt} wrote {type(entry.body).__name__} into the log of {self._attempt}"
+                )
         if isinstance(entry.body, Completed):
             self._completed(entry.body.manifest)
         self.is_finished = isinstance(entry.body, Finished)
@@ -99,6 +104,10 @@ class LogChecker:
             self._violated(f"log entry {position} was deleted; the newest completed one is at {newest}")
         self.entries.pop(position, None)
 
+    def is_of_last(self, path: str) -> bool:
+        """Whether the last attempt wrote the file."""
+        return attempt_of(path.removeprefix(f"{JOB}/")) == self._attempt
+
     def check_files(self, excused: Sequence[str]) -> None:
         """At the end: exactly the files that are needed, but for those that are `excused`."""
         needed = files_of(self.manifests[-self._retained :])
@@ -106,7 +115,7 @@ class LogChecker:
         for path in sorted(needed.difference(there)):
             self._violated(f"{path} is missing, and a checkpoint in the log needs it")
         for path in there:
-            if path not in files_of(self.manifests) and path not in excused:
+            if path not in files_of(self.manifests) and f"{JOB}/{path}" not in excused:
                 self._violated(f"{path} is left over: no checkpoint in the log names it")
 
 
@@ -193,7 +202,7 @@ def check_exit(log: LogChecker, may_lose: bool, manager: SimJobManager, violated
     """A JobManager that was taken over exits with 4, and no other; none exits with a code that only damage explains."""
     name, failure = manager.process.name, manager.failure
     is_owner = log.owner == manager.nonce
-    if manager.exit_code == 4 and (is_owner or log.owner is None and not _has_foreign(log, manager.nonce)):
+    if manager.exit_code == 4 and (is_owner or (log.owner is None and not _has_foreign(log, manager.nonce))):
         violated(f"{name} exits as fenced, and nobody has taken over")
     if manager.exit_code == 3 and not may_lose:
         violated(f"{name} stops, and no transaction has timed out: {failure}")

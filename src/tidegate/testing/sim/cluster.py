@@ -1,7 +1,7 @@
 """Workers as simulated processes, and the cluster through which a JobManager starts and ends them.
 
-A worker normally dies when it is killed or its JobManager dies. With the swarm's `zombies` some live on for a while, as those
-of another machine would: nobody counts on their death.
+A worker normally dies when it is killed or its JobManager dies. With the swarm's `zombies` some live on for a while, as
+those of another machine would: nobody counts on their death.
 """
 
 from collections.abc import Callable
@@ -186,7 +186,9 @@ class SimCluster:
             process = self._ground.processes[record.pid]
             if process.is_alive and self._random.random() >= self._ground.swarm.zombies:
                 process.kill("another attempt takes over")
-        self._process.plan(self._random.uniform(0.0, 0.02), "has ended old workers", lambda: self._give(p.OldWorkersEnded()))
+        self._process.plan(
+            self._random.uniform(0.0, 0.02), "has ended old workers", lambda: self._give(p.OldWorkersEnded())
+        )
 
     # -- what happens to workers --
 

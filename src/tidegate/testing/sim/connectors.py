@@ -1,7 +1,7 @@
 """Source and sink on the simulated log service, written against the contracts like every connector.
 
-They pass the same conformance kits as the real ones; so what the simulation shows of the engine counts for those, too. A
-producer keeps records back and sends them when it likes, at the latest in `prepare`, as real producers do.
+They pass the same conformance kits as the real ones; so what the simulation shows of the engine counts for those, too.
+A producer keeps records back and sends them when it likes, at the latest in `prepare`, as real producers do.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,8 +31,8 @@ KeyOf = Callable[[Any], str]
 
 
 class SimSource:
-    """Records of `topic`. `ready`: how many records of a partition may be read by now, so that input comes in the course
-    of time; None for all. `slack`: the chance that a poll finds nothing though there is something."""
+    """Records of `topic`. `ready`: how many records of a partition may be read by now, so that input comes little by
+    little; None for all. `slack`: the chance that a poll finds nothing though there is something."""
 
     def __init__(
         self,
@@ -223,7 +223,7 @@ class SimRecovery:
         self._gate.call(f"aborts {id}", lambda: self._service.abort(str(id), reason), can_land_later=True)
 
     def open_transactions(self, prefix: str, sink: OperatorName) -> list[TransactionalId]:
-        found = self._gate.call(f"lists {prefix} {sink}", self._service.list_open)
+        found = self._gate.call(f"lists {prefix} {sink}", lambda: self._service.list_open(sink))
         return sorted(id for id in found if owned_by(id, prefix, sink))
 
     def close(self) -> None:
@@ -253,4 +253,3 @@ def open_recovery(service: str) -> SimRecovery:
 def partition_of(key: str, partitions: int) -> int:
     """The same in every process."""
     return xxhash.xxh3_64_intdigest(key.encode()) % partitions
-

@@ -1,5 +1,5 @@
-"""Whether a completed checkpoint is a consistent cut: positions, keyed state, and what its transactions hold tell of the same
-input records. Everything is computed anew from the input; the state is read as a restore reads it.
+"""Whether a completed checkpoint is a consistent cut: positions, keyed state, and what its transactions hold tell of the
+same input records. Everything is computed anew from the input; the state is read as a restore reads it.
 """
 
 from typing import Any
@@ -52,7 +52,9 @@ class CutChecker:
             splits = record.splits if record is not None else ()
             expected = sorted(f"{topic}/{number}" for number in range(self._shape.partitions))
             if [split.id for split in splits] != expected:
-                self._violated(f"{name} holds the splits {[split.id for split in splits]} of {topic}, there are {expected}")
+                self._violated(
+                    f"{name} holds the splits {[split.id for split in splits]} of {topic}, there are {expected}"
+                )
                 return None
             for split in splits:
                 found += self._input[topic][int(split.id.rpartition("/")[2])][: split.position]
@@ -108,5 +110,3 @@ class CutChecker:
         if ids != expected:
             odd = sorted(ids.symmetric_difference(expected))
             self._violated(f"{name}: {topic} and the positions disagree about events {odd}")
-
-

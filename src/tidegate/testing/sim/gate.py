@@ -1,7 +1,7 @@
-"""How the calls of one process reach what is outside of it: at once, later, not at all, or without an answer coming back.
+"""How the calls of one process reach what is outside of it: at once, later, not at all, or without an answer.
 
-Whoever calls learns only that no answer came; whether the call had its effect, will have it, or never will, is drawn. A call
-never has an effect twice: a caller that repeats it does that.
+Whoever calls learns only that no answer came; whether the call had its effect, will have it, or never will, is drawn. A
+call never has an effect twice: a caller that repeats it does that.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What everything in one simulated world stands on: the scheduler, the outside systems, and how a process reaches them."""
+"""What everything in one simulated world stands on: scheduler, outside systems, and how a process reaches them."""
 
 from dataclasses import dataclass, field
 

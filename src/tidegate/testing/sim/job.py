@@ -1,5 +1,5 @@
-"""The program that the simulated world runs: running totals per key of numbered input, with state of every kind that can go
-wrong differently, and outputs from which one can see what became of each input record.
+"""The program that the simulated world runs: running totals per key of numbered input, with state of every kind that can
+go wrong differently, and outputs from which one can see what became of each input record.
 """
 
 from collections.abc import Callable, Iterable
@@ -86,9 +86,7 @@ def key_of(total: Total) -> str:
 
 def make_input(shape: JobShape, random: Random) -> dict[str, list[list[Event]]]:
     """Events by topic and partition."""
-    found: dict[str, list[list[Event]]] = {
-        topic: [[] for _ in range(shape.partitions)] for topic in shape.input_topics
-    }
+    found: dict[str, list[list[Event]]] = {topic: [[] for _ in range(shape.partitions)] for topic in shape.input_topics}
     for id in range(shape.records):
         event = Event(id, f"k{random.randrange(shape.keys)}", random.randrange(1, 100))
         found[random.choice(shape.input_topics)][random.randrange(shape.partitions)].append(event)

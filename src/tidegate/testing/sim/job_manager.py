@@ -58,7 +58,9 @@ class SimJobManager:
         ground = self._ground
         graph = ground.graph_of(self.process)
         physical = build_physical(graph, self.parallelism, ground.swarm.max_parallelism)
-        identity = JobManagerIdentity(self.nonce, LogInstance(f"log-of-{name}"), "host", ProcessRecord(self.pid, self.pid))
+        identity = JobManagerIdentity(
+            self.nonce, LogInstance(f"log-of-{name}"), "host", ProcessRecord(self.pid, self.pid)
+        )
         chance = ground.scheduler.random(f"{name}/jitter").random
         return JobManagerPerformer(
             JobManager(graph, physical, self._settings(), identity, chance),

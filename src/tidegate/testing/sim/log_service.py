@@ -1,7 +1,7 @@
 """A simulated log service: partitioned topics with transactions, read_committed, fencing by epoch, and timeouts.
 
-Each `begin` makes a new transaction with an epoch of its own under its id and aborts what was open there. What became of a
-transaction is kept for ever. Nothing here fails or delays anything: that is the gate's part.
+Each `begin` makes a new transaction with an epoch of its own under its id and aborts what was open there. What became of
+a transaction is kept for ever. Nothing here fails or delays anything: that is the gate's part.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -76,8 +76,8 @@ class LogService:
         self.transactions: dict[str, list[Transaction]] = {}
         """By id, newest last."""
         self.on_commit: list[Callable[[Transaction], None]] = []
-        self.listed_at = 0.0
-        """When open transactions were last asked for."""
+        self.listed_at: dict[str, float] = {}
+        """When open transactions of a sink were last asked for."""
         SERVICES[name] = self
 
     # -- topics --
@@ -184,9 +184,9 @@ class LogService:
         self.expire()
         return [t for uses in self.transactions.values() for t in uses if t.state is TransactionState.ONGOING]
 
-    def list_open(self) -> list[TransactionalId]:
-        """Their ids, as far as they are of our form."""
-        self.listed_at = self._now()
+    def list_open(self, sink: str) -> list[TransactionalId]:
+        """Their ids, as far as they are of our form. `sink`: for which of them they are asked."""
+        self.listed_at[sink] = self._now()
         found = [TransactionalId.parse(transaction.id) for transaction in self.ongoing()]
         return [id for id in found if id is not None]
 

@@ -21,8 +21,6 @@ class Blobs:
         self.memory = MemoryStorage()
         self.created_at: dict[str, float] = {}
         """Seconds."""
-        self.listed_at: dict[str, float] = {}
-        """By prefix, when it was listed last."""
         self._now = now
         self.on_create: list[OnCreate] = []
         self.on_delete: list[Callable[[str], None]] = []
@@ -32,10 +30,6 @@ class Blobs:
         self.created_at[path] = self._now()
         for told in self.on_create:
             told(path, data)
-
-    def list(self, prefix: str) -> list[str]:
-        self.listed_at[prefix] = self._now()
-        return self.memory.list(prefix)
 
     def delete(self, path: str) -> None:
         if self.memory.exists(path):
@@ -76,7 +70,7 @@ class SimStorage:
         return self._gate.call(f"looks for {path}", lambda: self._blobs.memory.exists(path), StorageUnavailable)
 
     def list(self, prefix: str) -> list[str]:
-        return self._gate.call(f"lists {prefix}", lambda: self._blobs.list(prefix), StorageUnavailable)
+        return self._gate.call(f"lists {prefix}", lambda: self._blobs.memory.list(prefix), StorageUnavailable)
 
     def delete(self, path: str) -> None:
         self._gate.call(f"deletes {path}", lambda: self._blobs.delete(path), StorageUnavailable, can_land_later=True)

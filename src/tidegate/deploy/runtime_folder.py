@@ -1,0 +1,66 @@
+"""A private folder for the sockets of one JobManager process, with a short path: an address holds about 100 bytes.
+
+Its owner holds a lock on it for as long as it lives, in whatever container: what nobody holds was left by a process that
+was killed, and is removed by the next one that starts. Nothing that is needed after a crash may be kept here.
+"""
+
+import fcntl
+import os
+import shutil
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+_PREFIX = "tidegate-run-"
+_LOCK = "lock"
+_LONGEST_PATH = 60
+"""Bytes of a parent's path that leave room for the names in it."""
+
+
+class RuntimeFolder:
+    """Mode 0700. Making one removes what killed processes of this user left beside it."""
+
+    def __init__(self, parent: Path | None = None) -> None:
+        """`parent`: where to make it; by default $XDG_RUNTIME_DIR, or /tmp where that is not usable."""
+        parent = _parent() if parent is None else parent
+        remove_abandoned(parent)
+        self.path = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
+        self._lock = os.open(self.path / _LOCK, os.O_CREAT | os.O_RDWR, 0o600)
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+
+    def address(self, name: str) -> str:
+        """Of a ZeroMQ socket."""
+        return f"ipc://{self.path}/{name}"
+
+    def remove(self) -> None:
+        shutil.rmtree(self.path, ignore_errors=True)
+        os.close(self._lock)
+
+
+def _parent() -> Path:
+    usual = Path(os.environ.get("XDG_RUNTIME_DIR") or "/tmp")
+    return usual if len(os.fsencode(usual)) <= _LONGEST_PATH and os.access(usual, os.W_OK) else Path("/tmp")
+
+
+def remove_abandoned(parent: Path) -> None:
+    """Remove the folders in `parent` that are this user's and that no living process holds."""
+    for folder in parent.glob(f"{_PREFIX}*"):
+        with suppress(OSError):
+            if folder.stat().st_uid == os.getuid() and not _is_held(folder / _LOCK):
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_held(lock: Path) -> bool:
+    """A folder without a lock is being made, or was left by a process killed in that moment; it is left alone."""
+    try:
+        descriptor = os.open(lock, os.O_RDWR)
+    except FileNotFoundError:
+        return True
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    else:
+        return False
+    finally:
+        os.close(descriptor)
