@@ -14,8 +14,8 @@ from tidegate.ids import CheckpointId
 class Batch:
     """Records as columns.
 
-    values: the records. keys: one key a record, present behind `key_by`. timestamps: milliseconds since 1970, present where a
-    source was asked for them. tag: the side output that these records go to; None is the main output.
+    values: the records. keys: one key a record, present behind `key_by`. timestamps: milliseconds since 1970, present
+    where a source was asked for them. tag: the side output that these records go to; None is the main output.
     """
 
     __slots__ = ("keys", "tag", "timestamps", "values")
@@ -36,7 +36,9 @@ class Batch:
         return len(self.values)
 
     def __repr__(self) -> str:
-        return f"Batch({len(self.values)} records{', keyed' if self.keys is not None else ''}{f', tag {self.tag}' if self.tag else ''})"
+        keyed = ", keyed" if self.keys is not None else ""
+        tag = f", tag {self.tag}" if self.tag else ""
+        return f"Batch({len(self.values)} records{keyed}{tag})"
 
     def slice(self, start: int, stop: int) -> "Batch":
         """Records start..stop-1, as a new batch."""
@@ -55,7 +57,8 @@ class Barrier(msgspec.Struct, frozen=True):
 
 
 class EndOfInput(msgspec.Struct, frozen=True):
-    """No batch follows. Barriers still do: a task whose input has ended takes part in checkpoints until the job ends."""
+    """No batch follows. Barriers still do: a task whose input has ended takes part in checkpoints until the job
+    ends."""
 
 
 Element = Batch | Barrier | EndOfInput

@@ -75,7 +75,8 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class TidegateError(Exception):
-    """Base of all errors that Tidegate raises. `failure` says kind, place and remedy; `exit_code` what a process ends with."""
+    """Base of all errors that Tidegate raises. `failure` says kind, place and remedy; `exit_code` what a process ends
+    with."""
 
     kind: ErrorKind = ErrorKind.INTERNAL
 

@@ -1,7 +1,7 @@
 """The numbers and names that must never be confused with one another, as distinct types.
 
-Everything that leaves a process (message, transactional id, stored object) carries the `Attempt` it belongs to, so that two
-deployments of a job never write under the same name. This module holds no logic beyond parsing and checking names.
+Everything that leaves a process (message, transactional id, stored object) carries the `Attempt` it belongs to, so that
+two deployments of a job never write under the same name. This module holds no logic beyond parsing and checking names.
 """
 
 import re
@@ -46,8 +46,8 @@ class TaskId(msgspec.Struct, frozen=True, order=True, array_like=True):
 class TransactionalId(msgspec.Struct, frozen=True, order=True):
     """`<prefix>:<log instance>:<attempt>:<sink>:<subtask>:<slot>`: who opened a transaction.
 
-    Attempts never share ids: a request sent by an earlier attempt that arrives late must not touch what a later one opened.
-    Ids are parsed, never matched by a common beginning: `app` must not claim what belongs to `app-1`.
+    Attempts never share ids: a request sent by an earlier attempt that arrives late must not touch what a later one
+    opened. Ids are parsed, never matched by a common beginning: `app` must not claim what belongs to `app-1`.
     """
 
     prefix: str

@@ -6,9 +6,9 @@ One `Coordinator` belongs to one attempt; it lives in the JobManager. One checkp
                     ↓ (timeout, decline)
                 abandoned
 
-Checkpoint n + 1 is triggered only after all commits of n are reported. While an append is undecided nothing is notified,
-abandoned or triggered: a write that "did not happen" can still land. An acknowledgement counts only for the checkpoint and
-attempt that wait for it, and once.
+Checkpoint n + 1 is triggered only after all commits of n are reported. While an append is undecided nothing is
+notified, abandoned or triggered: a write that "did not happen" can still land. An acknowledgement counts only for the
+checkpoint and attempt that wait for it, and once.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,8 @@ from tidegate.errors import ErrorKind, Failure
 from tidegate.ids import Attempt, CheckpointId, JobName, LogInstance, OperatorName, TaskId
 
 FINAL_RETRY = 1.0
-"""Seconds between a failed last checkpoint of a finite job and the next try, at most; the interval where it is shorter."""
+"""Seconds between a failed last checkpoint of a finite job and the next try, at most; the interval where it is
+shorter."""
 
 
 class CoordinatorSettings(msgspec.Struct, frozen=True):
@@ -138,7 +139,8 @@ class CheckpointSettled(msgspec.Struct, frozen=True):
 
 
 class AllCommitted(msgspec.Struct, frozen=True):
-    """Instead of `CheckpointSettled`, when the finite job is done: everything of `checkpoint`, its last, is committed."""
+    """Instead of `CheckpointSettled`, when the finite job is done: everything of `checkpoint`, its last, is
+    committed."""
 
     checkpoint: CheckpointId
     files: tuple[str, ...]
@@ -204,7 +206,8 @@ class Coordinator:
 
     @property
     def is_settled(self) -> bool:
-        """Whether every transaction of every completed checkpoint is committed, and none is on its way to completion."""
+        """Whether every transaction of every completed checkpoint is committed, and none is on its way to
+        completion."""
         return self._phase is _Phase.IDLE
 
     def handle(self, event: Event, now: Now) -> list[Command]:

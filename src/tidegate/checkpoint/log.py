@@ -1,9 +1,11 @@
 """The checkpoint log: its entries, what a list of entries means, and who may append.
 
-The log is the only truth about a job. An entry is created at the next position if nothing is there; so of all JobManagers
-that think they run the job, exactly one wins each position. `LogCursor` is one JobManager's right to append:
+The log is the only truth about a job. An entry is created at the next position if nothing is there; so of all
+JobManagers that think they run the job, exactly one wins each position. `LogCursor` is one JobManager's right to
+append:
 
-* A conflict with a foreign entry means fenced. The next position is never tried; only a new process lists the log and takes over.
+* A conflict with a foreign entry means fenced. The next position is never tried; only a new process lists the log and
+  takes over.
 * A write whose outcome is unknown is repeated, the same bytes at the same position, until it is decided.
 * Position 0 (*created*) is never pruned: otherwise a process that saw an empty log long ago could still create it anew.
 * The newest takeover is not pruned either: it holds the attempt's processes and the options that count once.
@@ -26,8 +28,8 @@ class Created(msgspec.Struct, frozen=True, tag="created"):
 
 
 class ProcessRecord(msgspec.Struct, frozen=True):
-    """A process of a job, so that a takeover on the same host can end it. `start_time` tells it from a later process with
-    the same pid (Linux: clock ticks since boot)."""
+    """A process of a job, so that a takeover on the same host can end it. `start_time` tells it from a later process
+    with the same pid (Linux: clock ticks since boot)."""
 
     pid: int
     start_time: int
@@ -41,7 +43,8 @@ class Takeover(msgspec.Struct, frozen=True, tag="takeover"):
     workers: tuple[ProcessRecord, ...] = ()
     control_address: str = ""
     options: dict[str, str] = {}
-    """Options that count once for each new value (`fresh`, `from-checkpoint`), as last applied; carried from takeover to takeover."""
+    """Options that count once for each new value (`fresh`, `from-checkpoint`), as last applied; carried from takeover
+    to takeover."""
     fresh: bool = False
     """This attempt begins without any state; completed checkpoints below are as if they were not."""
 
@@ -105,8 +108,8 @@ class LogView(msgspec.Struct, frozen=True):
     """What the entries of a log mean together."""
 
     entries: tuple[StoredEntry, ...]
-    """In order of position: the unbroken run up to the newest. Below it is only what is never pruned, and stray writes of
-    fenced processes."""
+    """In order of position: the unbroken run up to the newest. Below it is only what is never pruned, and stray writes
+    of fenced processes."""
     discarded: frozenset[LogPosition]
     instance: LogInstance | None
     """None when the log is empty."""
@@ -176,12 +179,19 @@ def view_log(stored: Sequence[StoredEntry]) -> LogView:
         entries=tuple(run),
         discarded=frozenset(discarded),
         instance=entries[-1].instance if entries else None,
-        attempt=max((e.attempt for e in entries), default=Attempt(0)),
+        attempt=_attempt(run),
         takeover=newest if isinstance(newest, Takeover) else None,
         options=dict(newest.options) if isinstance(newest, Takeover) else {},
         takeover_position=takeover.position if takeover else None,
         below_run=tuple(e.position for e in ordered[: len(ordered) - len(run)]),
     )
+
+
+def _attempt(run: Sequence[StoredEntry]) -> Attempt:
+    """The newest; each newer entry that cannot be read may be a takeover, whose number must not be used again."""
+    newest = max((i for i, e in enumerate(run) if isinstance(e, Entry)), default=-1)
+    known = max((e.attempt for e in run if isinstance(e, Entry)), default=Attempt(0))
+    return Attempt(known + len(run) - newest - 1)
 
 
 def _newest_takeover(ordered: list[StoredEntry], run: list[Entry]) -> Entry | None:
@@ -219,7 +229,8 @@ def _is_right_below(entry: StoredEntry, above: StoredEntry) -> bool:
 
 
 class LogCursor:
-    """One process's place in the log: the next position that it may write, and the append whose outcome is not yet known.
+    """One process's place in the log: the next position that it may write, and the append whose outcome is not yet
+    known.
 
     `previous` is who wrote the newest entry that this process has seen: `LogView.newest_nonce`.
     """

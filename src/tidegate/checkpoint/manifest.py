@@ -1,6 +1,7 @@
 """What a completed checkpoint is, as data: everything needed to restore it or to look at it without running the job.
 
-A manifest is inside the *completed* entry of the checkpoint log. `docs/decisions/` says why it is not a file of its own.
+A manifest is inside the *completed* entry of the checkpoint log. `docs/decisions/` says why it is not a file of its
+own.
 """
 
 from collections.abc import Iterable, Iterator
@@ -62,7 +63,8 @@ class OperatorRecord(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """A completed checkpoint. `triggered_at` in seconds since 1970, UTC; `duration` in seconds, trigger to last acknowledgement."""
+    """A completed checkpoint. `triggered_at` in seconds since 1970, UTC; `duration` in seconds, trigger to last
+    acknowledgement."""
 
     format: int
     job: JobName

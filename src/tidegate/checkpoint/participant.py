@@ -1,4 +1,5 @@
-"""A task's part in the protocol: captures at the barrier, acknowledges when everything is safe, passes on the right to commit.
+"""A task's part in the protocol: captures at the barrier, acknowledges when everything is safe, passes on the right to
+commit.
 
 One `Participant` belongs to one task of one attempt. It decides the order *stored and prepared, then acknowledged*; the
 task performs its commands. A task without a sink takes part the same way, with one thing less to wait for.
@@ -55,15 +56,21 @@ class SinkCommitted(msgspec.Struct, frozen=True):
 
 
 Event = (
-    BarrierAligned | StateStored | StateNotStored | SinkReady | SinkCommitted | CheckpointCompleted | CheckpointAbandoned
+    BarrierAligned
+    | StateStored
+    | StateNotStored
+    | SinkReady
+    | SinkCommitted
+    | CheckpointCompleted
+    | CheckpointAbandoned
 )
 
 # ---- commands ------------------------------------------------------------------------------------------------------
 
 
 class CaptureAndForward(msgspec.Struct, frozen=True):
-    """In this step: capture all state, swap the sink's transaction, put the barrier into every output; then store in the
-    background."""
+    """In this step: capture all state, swap the sink's transaction, put the barrier into every output; then store in
+    the background."""
 
     checkpoint: CheckpointId
 

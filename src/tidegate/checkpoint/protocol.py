@@ -1,8 +1,8 @@
 """The data and messages of the checkpoint protocol, and the two rules that are held by type.
 
-The whole protocol is in this folder: `coordinator` (JobManager) and `participant` (one per task) decide, `transactions` holds a
-sink's pending set, `manifest` is what a completed checkpoint is, `log` says who may append, `recovery` what is done before
-anything starts. All are pure: `handle(event, now) -> commands`. `store` alone does I/O.
+The whole protocol is in this folder: `coordinator` (JobManager) and `participant` (one per task) decide, `transactions`
+holds a sink's pending set, `manifest` is what a completed checkpoint is, `log` says who may append, `recovery` what is
+done before anything starts. All are pure: `handle(event, now) -> commands`. `store` alone does I/O.
 
 The ordering rules, each enforced in the module that is named:
 
@@ -98,8 +98,8 @@ class OperatorSnapshot(msgspec.Struct, frozen=True):
 
 
 class RecoverySpec(msgspec.Struct, frozen=True):
-    """How to reach a sink's transactions without the program: kept in the manifest, for sinks that the program no longer
-    has. Never contains a secret."""
+    """How to reach a sink's transactions without the program: kept in the manifest, for sinks that the program no
+    longer has. Never contains a secret."""
 
     factory: str
     """'module:function', called with `arguments`, returns a TransactionRecovery."""
@@ -116,7 +116,8 @@ class TriggerCheckpoint(msgspec.Struct, frozen=True, tag=True):
 
 
 class CheckpointCompleted(msgspec.Struct, frozen=True, tag=True):
-    """To every task: `checkpoint` of this attempt is in the log. Commit every pending transaction of it and of earlier ones."""
+    """To every task: `checkpoint` of this attempt is in the log. Commit every pending transaction of it and of earlier
+    ones."""
 
     attempt: Attempt
     checkpoint: CheckpointId

@@ -5,9 +5,9 @@
 3. abort every other open transaction of earlier attempts of this log, also of subtasks and sinks that no longer exist
 
 Abort never comes before commit, never touches an id of this or a later attempt, and never one that the newest completed
-checkpoint names, not even after it was committed: the next recovery would take it for lost. A crash between any two steps
-is followed by the same steps again. Steps 1 and 3 are repeated after completed checkpoints, because a process of an
-earlier attempt may wake up late and open a transaction under an id that it had initialised.
+checkpoint names, not even after it was committed: the next recovery would take it for lost. A crash between any two
+steps is followed by the same steps again. Steps 1 and 3 are repeated after completed checkpoints, because a process of
+an earlier attempt may wake up late and open a transaction under an id that it had initialised.
 """
 
 from collections.abc import Sequence
@@ -17,8 +17,8 @@ import msgspec
 from tidegate.checkpoint.manifest import Manifest, SinkRecord
 from tidegate.checkpoint.protocol import (
     AlreadyCommitted,
-    Committable,
     CommitPermit,
+    Committable,
     Committed,
     CompletedInLog,
     Lost,
@@ -128,6 +128,8 @@ class RecoveryPlan(msgspec.Struct, frozen=True):
     is_fresh: bool = False
     """Asked for by --fresh: abort what is open in other instances, too, instead of stopping."""
     accept_lost: bool = False
+    is_sweep: bool = False
+    """While the job runs: what another log left open was no obstacle to its start, and is passed over."""
 
 
 class Recovery:
@@ -195,7 +197,7 @@ class Recovery:
 
     def _took_list(self, target: SinkTarget, ids: Sequence[TransactionalId]) -> list[Command]:
         foreign = [id for id in ids if id.instance != self._plan.instance]
-        if foreign and not self._plan.is_fresh:
+        if foreign and not (self._plan.is_fresh or self._plan.is_sweep):
             return [Failed(_foreign_failure(foreign, target, self._plan.instance))]
         if not self._commits_are_done:
             return self._advance()
@@ -242,7 +244,8 @@ def named_by(manifest: Manifest | None) -> frozenset[str]:
 
 
 def _targets(plan: RecoveryPlan) -> tuple[SinkTarget, ...]:
-    """The program's sinks and those that the manifest names, under the prefix and in the system of then and of now, once."""
+    """The program's sinks and those that the manifest names, under the prefix and in the system of then and of now,
+    once."""
     then = [
         SinkTarget(record.name, record.sink)
         for record in (plan.manifest.operators if plan.manifest else ())

@@ -176,9 +176,9 @@ class CheckpointStore:
     def _fate(self, entry: Entry) -> AppendResult:
         """Whether the entry, now stored, belongs to the log, and this process may go on from it.
 
-        A process that was away for long may write at a position that others have used and pruned since. What is newest is
-        never pruned: so a higher position shows that somebody else has taken over, also where the entry below is this
-        process's own (*created* and the newest takeover stay for ever).
+        A process that was away for long may write at a position that others have used and pruned since. What is newest
+        is never pruned: so a higher position shows that somebody else has taken over, also where the entry below is
+        this process's own (*created* and the newest takeover stay for ever).
         """
         position = entry.position
         positions = self._positions()

@@ -1,4 +1,5 @@
-"""A sink's transactions, decided without I/O: which is open, which are prepared, who is committed when, when a slot is reused.
+"""A sink's transactions, decided without I/O: which is open, which are prepared, who is committed when, when a slot is
+reused.
 
 One `SinkTransactions` belongs to one sink subtask of one attempt. The commands are performed on the sink's side thread,
 in order; their results come back as events.
@@ -9,12 +10,14 @@ The failure stories behind the rules:
   "of the prepared one" after a crash could hit a later, half-written one.
 * *Slots are reused only when a completed checkpoint no longer lists their transaction.* Otherwise a recovery would look
   up the listed transaction and find another in its place, and nobody could say whether it was committed or lost.
-* *The pool never waits for a slot.* The barrier that frees one may be queued behind the records that the sink holds back:
-  the job would hang. So it grows, and beyond its limit the attempt fails.
-* *Batches of the new transaction wait until the old one is flushed*: otherwise its first records overtake the old one's last.
-* *A transaction prepared for an abandoned checkpoint stays pending* and belongs to the next one that completes: the source
-  will not read its records again.
-* *What could not be prepared, or is not intact any more, fails the attempt*: a later checkpoint would complete without it.
+* *The pool never waits for a slot.* The barrier that frees one may be queued behind the records that the sink holds
+  back: the job would hang. So it grows, and beyond its limit the attempt fails.
+* *Batches of the new transaction wait until the old one is flushed*: otherwise its first records overtake the old one's
+  last.
+* *A transaction prepared for an abandoned checkpoint stays pending* and belongs to the next one that completes: the
+  source will not read its records again.
+* *What could not be prepared, or is not intact any more, fails the attempt*: a later checkpoint would complete without
+  it.
 """
 
 from collections.abc import Sequence
@@ -25,8 +28,8 @@ import msgspec
 from tidegate.checkpoint.protocol import (
     AlreadyCommitted,
     CheckpointAbandoned,
-    Committable,
     CommitPermit,
+    Committable,
     Committed,
     Lost,
     Outcome,
@@ -39,7 +42,8 @@ from tidegate.errors import ErrorKind, Failure
 from tidegate.ids import Attempt, CheckpointId, LogInstance, OperatorName, SubtaskIndex, TransactionalId
 
 COMMIT_PATIENCE = 60.0
-"""Seconds for which a commit that gets no answer is asked for again before the attempt fails (recovery then goes on asking)."""
+"""Seconds for which a commit that gets no answer is asked for again before the attempt fails (recovery then goes on
+asking)."""
 
 # ---- events --------------------------------------------------------------------------------------------------------
 
@@ -189,7 +193,8 @@ class SinkTransactions:
 
     @property
     def is_writable(self) -> bool:
-        """Whether a batch may be written to `current` now; otherwise it is held back, and with it everything behind it."""
+        """Whether a batch may be written to `current` now; otherwise it is held back, and with it everything behind
+        it."""
         return self.current is not None and self._preparing is None
 
     @property

@@ -1,24 +1,27 @@
 """Workers as child processes on this machine.
 
 A worker is started by exec, never by fork of the user's process, from the main thread. Between parent and child is a
-socket pair that carries nothing: its end means that the other side died. Only a process's exit counts as death.
+socket pair that carries nothing: its end says that the other side may have died. Only a process's exit counts as death.
+Nothing here blocks: the loop calls `step` when something came, and at `wake_at`.
 """
 
 import os
 import socket
 import subprocess
 import sys
-import time
 from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import msgspec
 import zmq
 
 from tidegate.checkpoint.log import Takeover
-from tidegate.deploy.processes import describe_exit, kill_recorded, process_record
+from tidegate.clock import Clock
+from tidegate.deploy.processes import describe_exit, kill_recorded, process_record, without_interrupts
 from tidegate.deploy.program import ProgramSpec
-from tidegate.deploy.wires import ControlServer, RuntimeFolder
+from tidegate.deploy.runtime_folder import RuntimeFolder
+from tidegate.deploy.wires import Context, ControlServer
 from tidegate.errors import ErrorKind, Failure
 from tidegate.ids import Attempt, WorkerIndex
 from tidegate.runtime import control
@@ -28,17 +31,23 @@ from tidegate.runtime.ports import Executor
 from tidegate.scheduling import protocol as p
 
 PARAMETERS_VARIABLE = "TIDEGATE_WORKER"
+LOOK_SECONDS = 0.25
+"""Between two looks whether a child has exited, beside what its socket tells: a child of a child may hold that open."""
+EXIT_PATIENCE = 5.0
+"""Seconds in which killed workers must be gone when everything ends."""
 
 
 class WorkerParameters(msgspec.Struct, frozen=True):
     """What a worker process is started with, as JSON in its environment."""
 
     program: ProgramSpec
+    max_parallelism: int
     attempt: Attempt
     worker: WorkerIndex
     control_address: str
     data_address: str
     life_fd: int
+    """The child's end of the socket pair."""
     parent: int
 
 
@@ -51,25 +60,50 @@ class _Child:
     process: "subprocess.Popen[bytes]"
     life: socket.socket
     link: Link = field(init=False)
+    is_polled: bool = True
+    """`life` is among what the loop waits for."""
 
     def __post_init__(self) -> None:
         self.link = Link(self.attempt)
+        self.life.setblocking(False)
+
+    def has_hung_up(self) -> bool:
+        """The other end is closed. Nothing is ever sent."""
+        try:
+            return self.life.recv(1) == b""
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
 
 
 class LocalCluster:
-    """See `scheduling.performer.Cluster`. Events wait in `events` until the loop takes them."""
+    """See `scheduling.performer.Cluster`. Events wait in `events` until the loop takes them.
 
-    def __init__(self, program: ProgramSpec, folder: RuntimeFolder, executor: Executor, host: str) -> None:
+    `host` is what takeovers record of this machine. `executor` waits for the end of workers of earlier attempts.
+    """
+
+    def __init__(
+        self,
+        program: ProgramSpec,
+        max_parallelism: int,
+        folder: RuntimeFolder,
+        executor: Executor,
+        host: str,
+        clock: Clock,
+    ) -> None:
         self._program = program
+        self._max_parallelism = max_parallelism
         self._folder = folder
         self._executor = executor
         self._host = host
-        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._clock = clock
+        self._context = Context()
         self._address = folder.address("control")
         self._server = ControlServer(self._context, self._address)
         self._children: dict[WorkerIndex, _Child] = {}
         self._ending: Attempt | None = None
-        self._kill_at = 0.0
+        self._kill_at: float | None = None
         self.events: deque[p.Event] = deque()
         self.poller = zmq.Poller()
         self.poller.register(self._server.socket, zmq.POLLIN)
@@ -90,12 +124,12 @@ class LocalCluster:
     def send(self, attempt: Attempt, worker: WorkerIndex, message: ToWorker) -> None:
         child = self._children.get(worker)
         if child is not None and child.attempt == attempt:
-            self._server.send(attempt, worker, child.link.send(control.encode(message), time.monotonic()))
+            self._server.send(attempt, worker, child.link.send(control.encode(message), self._now()))
 
     def end(self, attempt: Attempt, grace: float) -> None:
         self._ending = attempt
-        self._kill_at = time.monotonic() + grace
-        self._end_children()
+        self._kill_at = self._now() + grace
+        self._go_on_ending()
 
     def end_recorded(self, takeover: Takeover) -> None:
         records = takeover.workers if takeover.host == self._host else ()
@@ -115,38 +149,43 @@ class LocalCluster:
     def wake_at(self) -> float | None:
         """When `step` has something to do even if nothing comes; monotonic seconds."""
         deadlines = [child.link.next_deadline for child in self._children.values()]
-        if self._ending is not None:
-            deadlines.append(self._kill_at)
+        deadlines.append(self._kill_at)
+        if self._children:
+            deadlines.append(self._now() + LOOK_SECONDS)
         return min((at for at in deadlines if at is not None), default=None)
 
     def step(self) -> None:
         """Receive, notice deaths, send again what was not acknowledged."""
         self._receive()
-        now = time.monotonic()
+        now = self._now()
         for child in list(self._children.values()):
-            if _has_ended(child.life):
-                self._buried(child)
+            if self._has_exited(child):
+                self._bury(child)
             else:
                 self._server.send(child.attempt, child.worker, child.link.due(now))
-        self._end_children()
+        self._go_on_ending()
 
     def kill_all(self) -> None:
-        """At once, and wait for it."""
         for child in self._children.values():
             child.process.kill()
-        for child in list(self._children.values()):
-            child.process.wait()
-            self._forget(child)
 
     def close(self) -> None:
+        """Kill every worker and see it dead."""
         self.kill_all()
+        for child in list(self._children.values()):
+            with suppress(subprocess.TimeoutExpired):
+                child.process.wait(EXIT_PATIENCE)
+            self._forget(child)
         self._server.close()
         self._context.destroy(linger=0)
+
+    # -- children --
 
     def _start(self, attempt: Attempt, worker: WorkerIndex) -> _Child:
         ours, theirs = socket.socketpair()
         parameters = WorkerParameters(
             program=self._program,
+            max_parallelism=self._max_parallelism,
             attempt=attempt,
             worker=worker,
             control_address=self._address,
@@ -154,16 +193,59 @@ class LocalCluster:
             life_fd=theirs.fileno(),
             parent=os.getpid(),
         )
-        process = subprocess.Popen(
-            [sys.executable, "-m", "tidegate.worker"],
-            stdin=subprocess.DEVNULL,
-            env=os.environ | {PARAMETERS_VARIABLE: msgspec.json.encode(parameters).decode()},
-            cwd=self._program.folder,
-            pass_fds=[theirs.fileno()],
-        )
-        theirs.close()
+        try:
+            with theirs, without_interrupts():
+                # -P: what lies in the working folder must not hide modules of the standard library.
+                process = subprocess.Popen(
+                    [sys.executable, "-P", "-m", "tidegate.worker"],
+                    stdin=subprocess.DEVNULL,
+                    env=os.environ | {PARAMETERS_VARIABLE: msgspec.json.encode(parameters).decode()},
+                    cwd=self._program.folder,
+                    pass_fds=[theirs.fileno()],
+                )
+        except OSError:
+            ours.close()
+            raise
         self.poller.register(ours, zmq.POLLIN)
         return _Child(attempt, worker, process, ours)
+
+    def _has_exited(self, child: _Child) -> bool:
+        if child.process.poll() is not None:
+            return True
+        if child.is_polled and child.has_hung_up():
+            # Dying, or it closed what it did not know; from here on it is only looked at.
+            self._stop_polling(child)
+            with suppress(subprocess.TimeoutExpired):
+                child.process.wait(LOOK_SECONDS)
+        return child.process.poll() is not None
+
+    def _bury(self, child: _Child) -> None:
+        # What it said last came before its end.
+        self._receive()
+        self._forget(child)
+        if self._ending != child.attempt:
+            how = describe_exit(child.process.returncode)
+            self.events.append(p.WorkerDied(child.attempt, child.worker, how))
+
+    def _forget(self, child: _Child) -> None:
+        self._stop_polling(child)
+        child.life.close()
+        del self._children[child.worker]
+
+    def _stop_polling(self, child: _Child) -> None:
+        if child.is_polled:
+            child.is_polled = False
+            self.poller.unregister(child.life)
+
+    def _go_on_ending(self) -> None:
+        if self._ending is None:
+            return
+        if self._kill_at is not None and self._now() >= self._kill_at:
+            self._kill_at = None
+            self.kill_all()
+        if not self._children:
+            self.events.append(p.WorkersGone(self._ending))
+            self._ending = self._kill_at = None
 
     def _receive(self) -> None:
         while (found := self._server.receive()) is not None:
@@ -171,41 +253,10 @@ class LocalCluster:
             child = self._children.get(worker)
             if child is None or child.attempt != attempt:
                 continue
-            messages, frames = child.link.receive(frame, time.monotonic())
+            messages, frames = child.link.receive(frame, self._now())
             self._server.send(attempt, worker, frames)
             for message in messages:
                 self.events.append(p.Received(attempt, worker, control.decode_to_job_manager(message)))
 
-    def _buried(self, child: _Child) -> None:
-        code = child.process.wait()
-        self._receive()
-        self._forget(child)
-        if self._ending != child.attempt:
-            self.events.append(p.WorkerDied(child.attempt, child.worker, describe_exit(code)))
-
-    def _forget(self, child: _Child) -> None:
-        self.poller.unregister(child.life)
-        child.life.close()
-        del self._children[child.worker]
-
-    def _end_children(self) -> None:
-        if self._ending is None:
-            return
-        if self._children and time.monotonic() >= self._kill_at:
-            self.kill_all()
-        if not self._children:
-            self.events.append(p.WorkersGone(self._ending))
-            self._ending = None
-
-
-def _has_ended(life: socket.socket) -> bool:
-    """The other end is closed: the process that held it is dead. Nothing is ever sent."""
-    life.setblocking(False)
-    try:
-        return life.recv(1) == b""
-    except BlockingIOError:
-        return False
-    except OSError:
-        return True
-
-
+    def _now(self) -> float:
+        return self._clock.now().monotonic

@@ -1,17 +1,22 @@
 """The whole job in this process and this thread: for notebooks, debuggers and tests.
 
-The same JobManager and the same workers as with processes, stepped in turn; wires are queues, blocking work runs between
-two steps. A failure restarts the attempt as always; only a death of the process cannot be survived by the process.
+The same JobManager and the same workers as with processes, stepped in turn; wires are queues, blocking work runs
+between two steps. A failure restarts the attempt as always; only the death of the process is not survived by it.
 """
 
+import math
+import select
 import time
 from collections import deque
+from functools import partial
 
-from tidegate.checkpoint.log import ProcessRecord, Takeover
+from tidegate.checkpoint.log import Takeover
 from tidegate.checkpoint.store import CheckpointStore
 from tidegate.clock import Clock
-from tidegate.deploy.executor import InlineExecutor
-from tidegate.deploy.local import stop_signals
+from tidegate.deploy.executor import InlineExecutor, WakeUp
+from tidegate.deploy.local import STATUS_SECONDS, stop_signals
+from tidegate.deploy.processes import failure_of_exit, kill_recorded
+from tidegate.errors import ErrorKind, Failure, raise_failure
 from tidegate.graph.logical import LogicalGraph
 from tidegate.ids import Attempt, WorkerIndex
 from tidegate.runtime.control import ToJobManager, ToWorker
@@ -19,44 +24,55 @@ from tidegate.runtime.worker import Worker, WorkerPorts
 from tidegate.scheduling import protocol as p
 from tidegate.scheduling.performer import JobManagerPerformer
 
-LONGEST_WAIT = 0.05
-"""Seconds."""
-
 
 class InProcessCluster:
-    """Workers as objects. See `scheduling.performer.Cluster`."""
+    """Workers as objects, of one attempt at a time. See `scheduling.performer.Cluster`.
 
-    def __init__(self, graph: LogicalGraph, store: CheckpointStore, executor: InlineExecutor, clock: Clock) -> None:
+    `host` is what takeovers record of this machine.
+    """
+
+    def __init__(self, graph: LogicalGraph, store: CheckpointStore, host: str, clock: Clock) -> None:
         self._graph = graph
         self._store = store
-        self._executor = executor
+        self._host = host
         self._clock = clock
         self._workers: dict[WorkerIndex, Worker] = {}
         self._attempt = Attempt(0)
-        self._to_workers: deque[tuple[Attempt, WorkerIndex, ToWorker]] = deque()
-        self._frames: deque[tuple[Attempt, WorkerIndex, bytes]] = deque()
+        self._executor = InlineExecutor()
+        """The attempt's: what it has not done when the attempt ends is not done any more, as with a process."""
+        self._to_workers: deque[tuple[WorkerIndex, ToWorker]] = deque()
+        self._frames: deque[tuple[WorkerIndex, bytes]] = deque()
         self.events: deque[p.Event] = deque()
 
+    # -- the port --
+
     def spawn(self, attempt: Attempt, count: int) -> None:
+        """No process is recorded: nobody who takes over may kill this one, which is also somebody's notebook."""
+        self._drop_attempt()
         self._attempt = attempt
-        self._workers = {WorkerIndex(i): self._worker(attempt, WorkerIndex(i)) for i in range(count)}
-        self.events.append(p.WorkersSpawned(attempt, tuple(ProcessRecord(0, 0) for _ in range(count)), ""))
+        self._workers = {WorkerIndex(i): self._worker(WorkerIndex(i)) for i in range(count)}
+        self.events.append(p.WorkersSpawned(attempt, (), ""))
         for worker in self._workers.values():
             worker.start()
 
     def send(self, attempt: Attempt, worker: WorkerIndex, message: ToWorker) -> None:
-        self._to_workers.append((attempt, worker, message))
+        if attempt == self._attempt:
+            self._to_workers.append((worker, message))
 
     def end(self, attempt: Attempt, grace: float) -> None:
         self._carry()
-        for worker in self._workers.values():
-            worker.close()
-        self._workers = {}
+        self.close()
         self.events.append(p.WorkersGone(attempt))
 
     def end_recorded(self, takeover: Takeover) -> None:
-        """There are none: they were objects of a process that is gone."""
-        self.events.append(p.OldWorkersEnded())
+        left = kill_recorded(takeover.workers) if takeover.host == self._host else []
+        if left:
+            text = f"workers of the last attempt could not be ended: {left}"
+            self.events.append(p.StepFailed(Failure(ErrorKind.UNAVAILABLE, text)))
+        else:
+            self.events.append(p.OldWorkersEnded())
+
+    # -- the loop's --
 
     def step(self) -> tuple[bool, float | None]:
         """One step of each worker; whether anything was done, and when there will be something to do."""
@@ -67,55 +83,93 @@ class InProcessCluster:
             worked = worked or progress.worked
             if progress.wake_at is not None:
                 wake_at.append(progress.wake_at)
-        return worked, min(wake_at, default=None)
+        return self._executor.drain() or worked, min(wake_at, default=None)
+
+    def close(self) -> None:
+        """End the workers, whatever they are at."""
+        for worker in self._workers.values():
+            worker.close()
+        self._drop_attempt()
+
+    def _drop_attempt(self) -> None:
+        self._workers = {}
+        self._executor = InlineExecutor()
+        self._to_workers.clear()
+        self._frames.clear()
 
     def _carry(self) -> bool:
+        """Give what is on the wires to whom it is for."""
         carried = bool(self._to_workers or self._frames)
         while self._to_workers:
-            attempt, index, message = self._to_workers.popleft()
-            if attempt == self._attempt and index in self._workers:
-                self._workers[index].receive(message)
+            index, message = self._to_workers.popleft()
+            self._workers[index].receive(message)
         while self._frames:
-            attempt, index, frame = self._frames.popleft()
-            if attempt == self._attempt and index in self._workers:
-                self._workers[index].receive_frame(frame)
+            index, frame = self._frames.popleft()
+            self._workers[index].receive_frame(frame)
         return carried
 
-    def _worker(self, attempt: Attempt, index: WorkerIndex) -> Worker:
-        def to_job_manager(message: ToJobManager) -> None:
-            self.events.append(p.Received(attempt, index, message))
-
+    def _worker(self, index: WorkerIndex) -> Worker:
         ports = WorkerPorts(
             executor=self._executor,
-            send_data=lambda target, frame: self._frames.append((attempt, target, frame)),
-            send_control=to_job_manager,
+            send_data=lambda target, frame: self._frames.append((target, frame)),
+            send_control=partial(self._hear, self._attempt, index),
             open_store=lambda _, __: self._store,
             clock=self._clock,
         )
-        return Worker(index, attempt, self._graph, "", ports)
+        return Worker(index, self._attempt, self._graph, "", ports)
+
+    def _hear(self, attempt: Attempt, index: WorkerIndex, message: ToJobManager) -> None:
+        self.events.append(p.Received(attempt, index, message))
 
 
-def run_in_process(performer: JobManagerPerformer, cluster: InProcessCluster, executor: InlineExecutor) -> None:
-    """Until the JobManager ends. Ctrl-C stops cleanly."""
-    stops: list[bool] = []
-    with stop_signals(lambda: stops.append(True)):
-        performer.start()
-        while not performer.is_done:
-            worked, wake_at = cluster.step()
-            worked = executor.drain() or worked
-            worked = bool(cluster.events) or worked
-            while cluster.events:
-                performer.deliver(cluster.events.popleft())
-            performer.wake()
-            if len(stops) > 1:
-                raise KeyboardInterrupt
-            if stops:
-                performer.deliver(p.StopWanted())
-                stops.clear()
-            if not worked and not performer.is_done:
-                _wait(wake_at, performer.wake_at)
+class InProcessLoop:
+    """Steps the workers and the performer in turn until the JobManager ends. `executor` is the performer's."""
 
+    def __init__(self, performer: JobManagerPerformer, cluster: InProcessCluster, executor: InlineExecutor) -> None:
+        self._performer = performer
+        self._cluster = cluster
+        self._executor = executor
+        self._wake_up = WakeUp()
+        self._is_stop_wanted = False
+        self._status_at = 0.0
 
-def _wait(*deadlines: float | None) -> None:
-    seconds = min((at for at in deadlines if at is not None), default=time.monotonic() + LONGEST_WAIT) - time.monotonic()
-    time.sleep(min(max(seconds, 0.0005), LONGEST_WAIT))
+    def run(self) -> None:
+        """As `LocalLoop.run`. The second Ctrl-C also breaks into user code that does not return."""
+        try:
+            with stop_signals(self._stop, self._wake_up):
+                self._performer.start()
+                while not self._performer.is_done:
+                    self._round()
+            self._performer.show_status()
+        except SystemExit as error:
+            raise_failure(failure_of_exit(error))
+        finally:
+            self._cluster.close()
+            self._wake_up.close()
+
+    def _stop(self) -> None:
+        self._is_stop_wanted = True
+
+    def _round(self) -> None:
+        worked, wake_at = self._cluster.step()
+        worked = self._executor.drain() or worked
+        while self._cluster.events:
+            worked = True
+            self._performer.deliver(self._cluster.events.popleft())
+        self._performer.wake()
+        if self._is_stop_wanted:
+            self._is_stop_wanted = False
+            self._performer.deliver(p.StopWanted())
+            worked = True
+        if time.monotonic() >= self._status_at:
+            self._status_at = time.monotonic() + STATUS_SECONDS
+            self._performer.show_status()
+        if not worked and not self._performer.is_done:
+            self._wait(wake_at)
+
+    def _wait(self, wake_at: float | None) -> None:
+        """Until something is due; nothing comes from outside but signals."""
+        deadlines = [at for at in (wake_at, self._performer.wake_at, self._status_at) if at is not None]
+        seconds = max(0.0, min(deadlines, default=math.inf) - time.monotonic())
+        select.select([self._wake_up], [], [], seconds)
+        self._wake_up.clear()

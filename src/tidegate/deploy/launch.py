@@ -1,9 +1,12 @@
-"""From a program and its configuration to a running job: loads, checks, opens the storage, runs, reports how it ended."""
+"""From a program and its configuration to a running job: loads, checks, opens the storage, runs, says how it ended.
+
+Nothing is decided here that is not decided before the job begins.
+"""
 
 import os
 import random
 import secrets
-import socket
+from contextlib import ExitStack, closing
 from typing import Any
 
 import msgspec
@@ -16,12 +19,12 @@ from tidegate.config import ConfigLayers, ResolvedConfig, StartOptions
 from tidegate.deploy.cluster import LocalCluster
 from tidegate.deploy.executor import InlineExecutor, ThreadExecutor, WakeUp
 from tidegate.deploy.fail_points import arm_from
-from tidegate.deploy.in_process import InProcessCluster, run_in_process
+from tidegate.deploy.in_process import InProcessCluster, InProcessLoop
 from tidegate.deploy.local import LocalLoop
-from tidegate.deploy.processes import process_record
+from tidegate.deploy.processes import host_name, process_record
 from tidegate.deploy.program import ProgramSpec, load, same_program
-from tidegate.deploy.wires import RuntimeFolder, remove_abandoned_folders
-from tidegate.errors import InvalidError, raise_failure
+from tidegate.deploy.runtime_folder import RuntimeFolder
+from tidegate.errors import Failure, InvalidError, raise_failure
 from tidegate.graph.logical import LogicalGraph
 from tidegate.graph.physical import build_physical
 from tidegate.ids import Attempt, CheckpointId, LogInstance
@@ -49,9 +52,7 @@ def launch(spec: ProgramSpec, layers: ConfigLayers, options: StartOptions, open_
         reporter.close()
 
 
-def run_job(
-    job: Job, layers: ConfigLayers, options: StartOptions, open_reporter: OpenReporter
-) -> JobResult:
+def run_job(job: Job, layers: ConfigLayers, options: StartOptions, open_reporter: OpenReporter) -> JobResult:
     """Run a job that no other process can import (a notebook's, a test's), in this process. Raises as `launch`."""
     config = layers.with_program(job.config).resolve()
     reporter = open_reporter(config.log_format)
@@ -74,42 +75,46 @@ def _run(
     manager = _job_manager(graph, config, options, url)
     arm_from(os.environ, "jobmanager")
     if options.in_process or spec is None:
-        performer = _in_process(manager, graph, store, reporter)
+        failure = _in_process(manager, graph, store, reporter)
     else:
-        performer = _with_processes(manager, graph, store, reporter, spec)
-    performer.close()
-    if performer.failure is not None:
-        raise_failure(performer.failure)
+        failure = _with_processes(manager, graph, store, reporter, spec, config.max_parallelism)
+    if failure is not None:
+        raise_failure(failure)
     return _result(manager.status(SystemClock().now()))
 
 
-def _in_process(
-    manager: JobManager, graph: LogicalGraph, store: CheckpointStore, reporter: Reporter
-) -> JobManagerPerformer:
+def _in_process(manager: JobManager, graph: LogicalGraph, store: CheckpointStore, reporter: Reporter) -> Failure | None:
+    """With what the JobManager ended."""
     executor, clock = InlineExecutor(), SystemClock()
-    cluster = InProcessCluster(graph, store, executor, clock)
+    cluster = InProcessCluster(graph, store, host_name(), clock)
     performer = JobManagerPerformer(manager, graph, cluster, store, executor, clock, reporter)
-    run_in_process(performer, cluster, executor)
-    return performer
+    with closing(performer):
+        InProcessLoop(performer, cluster, executor).run()
+    return performer.failure
 
 
 def _with_processes(
-    manager: JobManager, graph: LogicalGraph, store: CheckpointStore, reporter: Reporter, spec: ProgramSpec
-) -> JobManagerPerformer:
-    remove_abandoned_folders()
-    wake_up = WakeUp()
-    executor = ThreadExecutor(wake_up)
-    folder = RuntimeFolder()
-    try:
-        cluster = LocalCluster(spec, folder, executor, socket.gethostname())
-        try:
-            performer = JobManagerPerformer(manager, graph, cluster, store, executor, SystemClock(), reporter)
-            LocalLoop(performer, cluster, executor, wake_up).run()
-            return performer
-        finally:
-            cluster.close()
-    finally:
-        folder.remove()
+    manager: JobManager,
+    graph: LogicalGraph,
+    store: CheckpointStore,
+    reporter: Reporter,
+    spec: ProgramSpec,
+    max_parallelism: int,
+) -> Failure | None:
+    """With what the JobManager ended."""
+    with ExitStack() as stack:
+        wake_up = stack.enter_context(closing(WakeUp()))
+        executor = stack.enter_context(closing(ThreadExecutor(wake_up)))
+        folder = RuntimeFolder()
+        stack.callback(folder.remove)
+        clock = SystemClock()
+        cluster = stack.enter_context(
+            closing(LocalCluster(spec, max_parallelism, folder, executor, host_name(), clock))
+        )
+        performer = JobManagerPerformer(manager, graph, cluster, store, executor, clock, reporter)
+        stack.enter_context(closing(performer))
+        LocalLoop(performer, cluster, executor, wake_up).run()
+        return performer.failure
 
 
 def _job_manager(graph: LogicalGraph, config: ResolvedConfig, options: StartOptions, url: str) -> JobManager:
@@ -117,7 +122,7 @@ def _job_manager(graph: LogicalGraph, config: ResolvedConfig, options: StartOpti
     identity = JobManagerIdentity(
         nonce=secrets.token_hex(8),
         new_instance=LogInstance(secrets.token_hex(4)),
-        host=socket.gethostname(),
+        host=host_name(),
         process=process_record(os.getpid()),
     )
     return JobManager(graph, physical, settings_of(config, options, url), identity, random.random)
@@ -153,19 +158,19 @@ def settings_of(config: ResolvedConfig, options: StartOptions, url: str) -> JobS
 
 def _open_storage(config: ResolvedConfig, graph: LogicalGraph, reporter: Reporter) -> tuple[Storage, str]:
     if config.state_backend == MEMORY:
-        if graph.sinks:
+        if not all(getattr(node.sink, "in_process_only", False) for node in graph.sinks):
             reporter.event(
                 "warning",
-                "state.backend memory keeps checkpoints in the JobManager: workers may die, but when this process dies, "
-                "state and what is not committed yet are gone",
+                "state.backend memory keeps checkpoints in this process: workers may die, but when it dies, state "
+                "and what is not committed yet are gone",
             )
         return MemoryStorage(), IN_MEMORY_URL
     return open_storage(config.checkpoint_dir, writable=True), config.checkpoint_dir
 
 
 def check_sinks(graph: LogicalGraph, config: ResolvedConfig, options: StartOptions) -> None:
-    """Raise InvalidError for a sink that cannot work as configured: one that lives in a process's memory, in a job of several
-    processes; one whose transactions could time out before they are committed."""
+    """Raise InvalidError for a sink that cannot work as configured: one that lives in a process's memory, in a job of
+    several processes; one whose transactions could time out before they are committed."""
     needed = (1 + config.checkpoint_tolerable_failures) * (config.checkpoint_interval + config.checkpoint_timeout)
     needed += config.transaction_restart_allowance
     for node in graph.nodes:
@@ -178,8 +183,8 @@ def check_sinks(graph: LogicalGraph, config: ResolvedConfig, options: StartOptio
         timeout = getattr(node.sink, "timeout", None)
         if isinstance(timeout, int | float) and timeout <= needed:
             raise InvalidError(
-                f"transactions of sink {node.name} time out after {timeout:g} s, and it may take {needed:g} s until one is "
-                "committed: (1 + tolerable failures) x (interval + timeout of checkpoints) + restart allowance",
+                f"transactions of sink {node.name} time out after {timeout:g} s, and it may take {needed:g} s until "
+                "one is committed: (1 + tolerable failures) x (interval + timeout of checkpoints) + restart allowance",
                 remedy="Give the sink a longer timeout, or lower checkpoints.interval, checkpoints.timeout or "
                 "checkpoints.tolerable_failures.",
             )

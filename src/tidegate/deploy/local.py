@@ -1,15 +1,16 @@
 """The JobManager in the process that the user started, and its loop: workers are its children on this machine.
 
-The first Ctrl-C or SIGTERM stops cleanly; the second kills the workers and ends the process at once.
+The first Ctrl-C or SIGTERM stops cleanly; the second ends everything at once, as KeyboardInterrupt. The loop must never
+block but in its wait: what blocks is the executor's.
 """
 
 import math
-import os
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import FrameType
 
 import zmq
 
@@ -19,7 +20,7 @@ from tidegate.scheduling import protocol as p
 from tidegate.scheduling.performer import JobManagerPerformer
 
 STATUS_SECONDS = 0.25
-KILLED_BY_USER = 130
+"""Between two looks at the status; what becomes of one is the reporter's choice."""
 
 
 class LocalLoop:
@@ -32,15 +33,15 @@ class LocalLoop:
         self._cluster = cluster
         self._executor = executor
         self._wake_up = wake_up
-        self._stops_wanted = 0
-        self._stops_told = 0
+        self._is_stop_wanted = False
         self._status_at = 0.0
 
     def run(self) -> None:
-        """Returns when the JobManager has ended; its `failure` says how."""
+        """Returns when the JobManager has ended; its `failure` says how. Raises KeyboardInterrupt when somebody does
+        not want to wait for that."""
         poller = self._cluster.poller
         poller.register(self._wake_up, zmq.POLLIN)
-        with self._signals():
+        with stop_signals(self._stop, self._wake_up):
             self._performer.start()
             while not self._performer.is_done:
                 poller.poll(math.ceil(self._seconds_to_wait() * 1000))
@@ -48,12 +49,12 @@ class LocalLoop:
                 self._round()
         self._performer.show_status()
 
+    def _stop(self) -> None:
+        self._is_stop_wanted = True
+
     def _round(self) -> None:
-        if self._stops_wanted > 1:
-            self._cluster.kill_all()
-            os._exit(KILLED_BY_USER)
-        if self._stops_wanted > self._stops_told:
-            self._stops_told = self._stops_wanted
+        if self._is_stop_wanted:
+            self._is_stop_wanted = False
             self._performer.deliver(p.StopWanted())
         self._executor.drain()
         self._cluster.step()
@@ -65,32 +66,33 @@ class LocalLoop:
             self._performer.show_status()
 
     def _seconds_to_wait(self) -> float:
-        if self._cluster.events:
+        if self._cluster.events or self._is_stop_wanted:
             return 0.0
         deadlines = [self._status_at, self._performer.wake_at, self._cluster.wake_at]
         return max(0.0, min(at for at in deadlines if at is not None) - time.monotonic())
 
-    @contextmanager
-    def _signals(self) -> Iterator[None]:
-        with stop_signals(self._stop, self._wake_up):
-            yield
-
-    def _stop(self) -> None:
-        self._stops_wanted += 1
-
 
 @contextmanager
-def stop_signals(stop: Callable[[], None], wake_up: WakeUp | None = None) -> Iterator[None]:
-    """While it lasts, Ctrl-C and SIGTERM call `stop`. Only in the main thread, where Python delivers signals."""
+def stop_signals(stop: Callable[[], None], wake_up: WakeUp) -> Iterator[None]:
+    """While it lasts, the first Ctrl-C or SIGTERM calls `stop` and makes `wake_up` readable; each further one raises
+    KeyboardInterrupt. Only in the main thread, where Python delivers signals."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {number: signal.signal(number, lambda *_: stop()) for number in (signal.SIGINT, signal.SIGTERM)}
-    old_descriptor = signal.set_wakeup_fd(wake_up.signal_fileno, warn_on_full_buffer=False) if wake_up else -1
+    has_come = False
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        nonlocal has_come
+        if has_come:
+            raise KeyboardInterrupt
+        has_come = True
+        stop()
+
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    descriptor = signal.set_wakeup_fd(wake_up.signal_fileno, warn_on_full_buffer=False)
     try:
         yield
     finally:
-        if wake_up:
-            signal.set_wakeup_fd(old_descriptor)
+        signal.set_wakeup_fd(descriptor)
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -16,7 +16,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tidegate.checkpoint.log import ProcessRecord
+from tidegate.errors import ErrorKind, Failure
+from tidegate.operators.user_code import user_traceback
 
+_IS_LINUX = sys.platform == "linux"
 _PR_SET_PDEATHSIG = 1
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 KILL_PATIENCE = 10.0
@@ -32,8 +35,8 @@ def host_name() -> str:
 
 
 def process_record(pid: int) -> ProcessRecord:
-    """Of a process that runs. `start_time` tells it from a later one with the same pid: clock ticks since boot on Linux,
-    a checksum of what `ps` says elsewhere; 0 where it cannot be learned, and then nobody is killed by it."""
+    """Of a process that runs. `start_time` tells it from a later one with the same pid: clock ticks since boot on
+    Linux, a checksum of what `ps` says elsewhere; 0 where it cannot be learned, and then nobody is killed by it."""
     return ProcessRecord(pid, _start_time(pid) or 0)
 
 
@@ -44,7 +47,7 @@ def is_running(record: ProcessRecord) -> bool:
 
 def _start_time(pid: int) -> int | None:
     """None when no such process runs, or nothing can be learned about it."""
-    if sys.platform == "linux":
+    if _IS_LINUX:
         return _start_ticks(pid)
     command = ["ps", "-o", "lstart=", "-o", "stat=", "-p", str(pid)]
     said = subprocess.run(command, capture_output=True, text=True, check=False, env={"LC_ALL": "C"}).stdout.split()
@@ -78,7 +81,7 @@ def kill_recorded(records: Sequence[ProcessRecord]) -> list[int]:
 
 def die_with_parent(parent: int) -> None:
     """From now on the kernel kills this process when the thread that spawned it ends (Linux)."""
-    if sys.platform == "linux":
+    if _IS_LINUX:
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
         # It ended before the request.
@@ -87,8 +90,8 @@ def die_with_parent(parent: int) -> None:
 
 @contextmanager
 def without_interrupts() -> Iterator[None]:
-    """Ctrl-C waits while this lasts. A process started meanwhile begins so, and keeps it until `ignore_interrupts`: it is
-    in a terminal's foreground before its first line runs."""
+    """Ctrl-C waits while this lasts. A process started meanwhile begins so, and keeps it until `ignore_interrupts`: it
+    is in a terminal's foreground before its first line runs."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -110,3 +113,9 @@ def describe_exit(code: int) -> str:
         return f"killed by {signal.Signals(-code).name}"
     except ValueError:
         return f"killed by signal {-code}"
+
+
+def failure_of_exit(error: SystemExit) -> Failure:
+    """`sys.exit()` in user code in the middle of a job: an error as any other, never the job's good end."""
+    text = f"the program ended itself with exit code {error.code!r} in the middle of a job"
+    return Failure(ErrorKind.USER_CODE, text, "Raise an exception instead.", traceback=user_traceback(error))

@@ -1,7 +1,7 @@
 """A private folder for the sockets of one JobManager process, with a short path: an address holds about 100 bytes.
 
-Its owner holds a lock on it for as long as it lives, in whatever container: what nobody holds was left by a process that
-was killed, and is removed by the next one that starts. Nothing that is needed after a crash may be kept here.
+Its owner holds a lock on it for as long as it lives, in whatever container: what nobody holds was left by a process
+that was killed, and is removed by the next one that starts. Nothing that is needed after a crash may be kept here.
 """
 
 import fcntl
@@ -25,8 +25,10 @@ class RuntimeFolder:
         parent = _parent() if parent is None else parent
         remove_abandoned(parent)
         self.path = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
-        self._lock = os.open(self.path / _LOCK, os.O_CREAT | os.O_RDWR, 0o600)
+        # Locked before it has its name, so that nobody ever finds it free.
+        self._lock = os.open(self.path / "new", os.O_CREAT | os.O_RDWR, 0o600)
         fcntl.flock(self._lock, fcntl.LOCK_EX)
+        (self.path / "new").rename(self.path / _LOCK)
 
     def address(self, name: str) -> str:
         """Of a ZeroMQ socket."""

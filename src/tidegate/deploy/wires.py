@@ -1,8 +1,8 @@
 """ZeroMQ wires on one machine: control frames between the JobManager and its workers, data frames between workers.
 
 Sockets are Unix domain sockets in a private folder. A control wire may lose frames and connect again: the links on its
-ends mend that. A data wire must not: ZeroMQ would reconnect silently and drop what was in flight, so reconnecting is off
-and a connection that breaks ends the attempt. What is in flight is bounded by credit, not by a high-water mark.
+ends mend that. A data wire must not: ZeroMQ would reconnect silently and drop what was in flight, so reconnecting is
+off and a connection that breaks ends the attempt. What is in flight is bounded by credit, not by a high-water mark.
 """
 
 from collections.abc import Sequence
@@ -120,6 +120,7 @@ class DataWires:
     def close(self) -> None:
         for socket in (self.inbox, *self._outboxes.values()):
             socket.disable_monitor()
+        for socket in (self.inbox, *self._outboxes.values(), *self.monitors):
             socket.close()
 
 

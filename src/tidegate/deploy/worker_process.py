@@ -1,7 +1,7 @@
-"""A worker process: imports the program, then steps a `Worker` until it is told to stop, is killed, or its parent is gone.
+"""A worker process: imports the program, then steps a `Worker` until it is told to stop, is killed, or has no parent.
 
-It ignores Ctrl-C: whether a job stops is the JobManager's to decide. It dies with its parent, twice over: by the kernel's
-parent-death signal, and by a thread that waits for the end of the inherited socket, so that long user code cannot delay it.
+It ignores Ctrl-C: whether a job stops is the JobManager's to decide. It dies with its parent, twice over: by the
+kernel's parent-death signal, and by a thread that waits for the end of the inherited socket, whatever user code does.
 """
 
 import gc
@@ -22,39 +22,43 @@ from tidegate.clock import SystemClock
 from tidegate.deploy.cluster import PARAMETERS_VARIABLE, WorkerParameters
 from tidegate.deploy.executor import ThreadExecutor, WakeUp
 from tidegate.deploy.fail_points import arm_from
-from tidegate.deploy.processes import die_with_parent
+from tidegate.deploy.processes import die_with_parent, failure_of_exit, ignore_interrupts
 from tidegate.deploy.program import load
-from tidegate.deploy.wires import ControlClient, DataWires
-from tidegate.errors import ErrorKind, Failure, failure_of
+from tidegate.deploy.wires import Context, ControlClient, DataWires
+from tidegate.errors import ErrorKind, Failure, failure_of, place
 from tidegate.ids import JobName
 from tidegate.runtime import control
 from tidegate.runtime.control import Deploy, TaskFailed, ToJobManager
 from tidegate.runtime.link import Link
 from tidegate.runtime.worker import Worker, WorkerPorts
-from tidegate.storage.memory import MemoryStorage
 from tidegate.storage.resolve import open_storage
 
 LONGEST_WAIT = 1.0
 """Seconds after which the loop looks around even if nothing comes."""
+BREAK_PATIENCE = 2.0
+"""Seconds from a broken data connection to the failure of the attempt: the death of the peer, which explains it, is
+seen by the JobManager first."""
+LAST_WORDS = 5.0
+"""Seconds in which the JobManager must have taken in why this worker failed."""
 
 
 def main() -> NoReturn:
     """Run the worker that the environment describes. Does not return."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    ignore_interrupts()
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     parameters = msgspec.json.decode(os.environ.pop(PARAMETERS_VARIABLE), type=WorkerParameters)
     die_with_parent(parameters.parent)
     _watch_parent(parameters.life_fd)
     arm_from(os.environ, f"worker-{parameters.worker}")
-    process = WorkerProcess(parameters)
-    process.run()
+    code = WorkerProcess(parameters).run()
     sys.stdout.flush()
     sys.stderr.flush()
-    # Not sys.exit: threads of libraries, and handles that close "cleanly", must have no say in what becomes of transactions.
-    os._exit(0)
+    # Not sys.exit: threads of libraries and handles that close "cleanly" have no say in what becomes of transactions.
+    os._exit(code)
 
 
 def _watch_parent(descriptor: int) -> None:
+    os.set_inheritable(descriptor, False)
     life = socket.socket(fileno=descriptor)
 
     def watch() -> None:
@@ -70,33 +74,39 @@ class WorkerProcess:
 
     def __init__(self, parameters: WorkerParameters) -> None:
         self._parameters = parameters
-        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._context = Context()
         self._data = DataWires(self._context, parameters.data_address)
-        self._control = ControlClient(
-            self._context, parameters.control_address, parameters.attempt, parameters.worker
-        )
+        self._control = ControlClient(self._context, parameters.control_address, parameters.attempt, parameters.worker)
         self._link = Link(parameters.attempt)
         self._wake_up = WakeUp()
         self._executor = ThreadExecutor(self._wake_up)
         self._worker: Worker | None = None
+        self._broke_at: float | None = None
         self._poller = zmq.Poller()
         for source in (self._control.socket, self._data.inbox, *self._data.monitors, self._wake_up):
             self._poller.register(source, zmq.POLLIN)
 
-    def run(self) -> None:
-        """Until the worker is stopped. A failure of loading is told, and then waited on: the JobManager ends us."""
+    def run(self) -> int:
+        """Until the worker is stopped, or fails as a whole. Returns what the process ends with."""
         try:
             self._worker = self._make_worker()
             self._worker.start()
-        except Exception as error:
-            self._send(TaskFailed(None, failure_of(error)))
-        gc.collect()
-        gc.freeze()
-        while self._worker is None or not self._worker.is_stopped:
-            self._round()
+            gc.collect()
+            gc.freeze()
+            while not self._worker.is_stopped:
+                self._round(self._worker)
+        # Also SystemExit, which is no Exception: `sys.exit()` in user code must not look like a worker's good end.
+        except BaseException as error:
+            self._tell_and_end(failure_of_exit(error) if isinstance(error, SystemExit) else failure_of(error))
+            return 1
+        self._data.close()
+        self._control.close(linger=LONGEST_WAIT)
+        self._context.term()
+        return 0
 
     def _make_worker(self) -> Worker:
-        graph = load(self._parameters.program).graph()
+        parameters = self._parameters
+        graph = load(parameters.program).graph(parameters.max_parallelism)
         ports = WorkerPorts(
             executor=self._executor,
             send_data=self._data.send,
@@ -104,55 +114,69 @@ class WorkerProcess:
             open_store=open_store,
             clock=SystemClock(),
         )
-        return Worker(self._parameters.worker, self._parameters.attempt, graph, self._parameters.data_address, ports)
+        return Worker(parameters.worker, parameters.attempt, graph, parameters.data_address, ports)
 
-    def _round(self) -> None:
-        timeout = LONGEST_WAIT
-        if self._worker is not None:
-            progress = self._worker.step()
-            now = time.monotonic()
-            deadlines = [at for at in (progress.wake_at, self._link.next_deadline) if at is not None]
-            timeout = 0.0 if progress.worked else max(0.0, min((at - now for at in deadlines), default=LONGEST_WAIT))
-        elif self._link.next_deadline is not None:
-            timeout = max(0.0, self._link.next_deadline - time.monotonic())
-        ready = dict(self._poller.poll(math.ceil(min(timeout, LONGEST_WAIT) * 1000)))
-        self._take_in(ready)
+    def _round(self, worker: Worker) -> None:
+        progress = worker.step()
+        self._wait(0.0 if progress.worked else self._seconds_until(progress.wake_at))
+        self._look_at_connections()
+        self._executor.drain()
+        self._control_round(worker)
+        while (frame := self._data.receive()) is not None:
+            worker.receive_frame(frame)
 
-    def _take_in(self, ready: dict[object, int]) -> None:
-        if any(monitor in ready for monitor in self._data.monitors):
-            self._connection_broke()
+    def _wait(self, seconds: float) -> None:
+        ready = dict(self._poller.poll(math.ceil(seconds * 1000)))
         if self._wake_up.fileno() in ready:
             self._wake_up.clear()
-        self._executor.drain()
+
+    def _seconds_until(self, wake_at: float | None) -> float:
+        """Until then, or until something of this loop's own is due."""
+        deadlines = [at for at in (wake_at, self._link.next_deadline, self._broke_at) if at is not None]
+        until = min(deadlines, default=math.inf) - time.monotonic()
+        return min(max(until, 0.0), LONGEST_WAIT)
+
+    def _control_round(self, worker: Worker | None) -> None:
         while (frame := self._control.receive()) is not None:
-            self._control_frame(frame)
-        if self._worker is not None:
-            while (frame := self._data.receive()) is not None:
-                self._worker.receive_frame(frame)
+            messages, frames = self._link.receive(frame, time.monotonic())
+            self._control.send(frames)
+            for data in messages:
+                self._take(control.decode_to_worker(data), worker)
         self._control.send(self._link.due(time.monotonic()))
 
-    def _control_frame(self, frame: bytes) -> None:
-        messages, frames = self._link.receive(frame, time.monotonic())
-        self._control.send(frames)
-        for data in messages:
-            message = control.decode_to_worker(data)
-            if isinstance(message, Deploy):
-                for monitor in self._data.connect(message.peers):
-                    self._poller.register(monitor, zmq.POLLIN)
-            if self._worker is not None:
-                self._worker.receive(message)
+    def _take(self, message: control.ToWorker, worker: Worker | None) -> None:
+        if isinstance(message, Deploy):
+            for monitor in self._data.connect(message.peers):
+                self._poller.register(monitor, zmq.POLLIN)
+        if worker is not None:
+            worker.receive(message)
 
-    def _connection_broke(self) -> None:
-        for monitor in self._data.monitors:
-            while monitor.poll(0):
-                monitor.recv_multipart()
-        text = "a data connection to another worker broke; what was in flight on it is lost"
-        self._send(TaskFailed(None, Failure(ErrorKind.UNAVAILABLE, text)))
+    def _look_at_connections(self) -> None:
+        now = time.monotonic()
+        if self._data.has_broken() and self._broke_at is None:
+            self._broke_at = now + BREAK_PATIENCE
+        if self._broke_at is not None and now >= self._broke_at:
+            self._broke_at = math.inf
+            text = "a data connection to another worker broke; what was in flight on it is lost"
+            self._send(TaskFailed(None, Failure(ErrorKind.UNAVAILABLE, text, where=self._place)))
+
+    def _tell_and_end(self, failure: Failure) -> None:
+        """The JobManager ends this process when it has heard; if it does not, the process ends by itself."""
+        where = failure.where or self._place
+        self._send(TaskFailed(None, msgspec.structs.replace(failure, where=where)))
+        end = time.monotonic() + LAST_WORDS
+        while not self._link.all_acknowledged and time.monotonic() < end:
+            self._wait(self._seconds_until(end))
+            self._control_round(None)
+
+    @property
+    def _place(self) -> str:
+        return f"worker {self._parameters.worker}, {place(attempt=self._parameters.attempt)}"
 
     def _send(self, message: ToJobManager) -> None:
         self._control.send(self._link.send(control.encode(message), time.monotonic()))
 
 
 def open_store(url: str, job: JobName) -> CheckpointStore:
-    """The job's checkpoints, for a worker. With the `memory` preset they are in the JobManager, and nothing is stored here."""
-    return CheckpointStore(MemoryStorage() if url == "memory:" else open_storage(url), job)
+    """The job's checkpoints, for a worker; with the `memory` preset they are in the JobManager, and nothing is here."""
+    return CheckpointStore(open_storage(url), job)

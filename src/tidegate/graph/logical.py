@@ -1,7 +1,7 @@
 """The logical graph: what the user wrote, as data. Named operators and the edges between them.
 
-The graph holds the user's objects (functions, sources, sinks) but never calls them; everything that must be the same in every
-process of a job is in `fingerprint`.
+The graph holds the user's objects (functions, sources, sinks) but never calls them; everything that must be the same in
+every process of a job is in `fingerprint`.
 """
 
 from collections.abc import Callable
@@ -112,7 +112,7 @@ class LogicalGraph:
 
 
 def _describe(node: LogicalNode) -> str:
-    inputs = ", ".join(f"{edge.upstream}{'#' + edge.tag if edge.tag else ''}/{edge.partitioning.value}" for edge in node.inputs)
+    inputs = ", ".join(map(_describe_input, node.inputs))
     states = ", ".join(f"{state.name}: {state.kind}[{state.value_type}]" for state in node.states)
     parts = [f"{node.kind} {node.name}"]
     parts += [f"from {inputs}"] if inputs else []
@@ -120,3 +120,8 @@ def _describe(node: LogicalNode) -> str:
     parts += [f"parallelism {node.parallelism}"] if node.parallelism else []
     parts += [f"side outputs {', '.join(node.side_outputs)}"] if node.side_outputs else []
     return "; ".join(parts)
+
+
+def _describe_input(edge: InputEdge) -> str:
+    output = f"{edge.upstream}#{edge.tag}" if edge.tag else edge.upstream
+    return f"{output}/{edge.partitioning.value}"

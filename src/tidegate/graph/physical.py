@@ -1,7 +1,7 @@
 """The physical graph: chains of fused operators (vertices), their subtasks, and the channels between them. Data only.
 
-Worker i runs subtask i of every vertex that has one. Every process of a job computes the same physical graph from the same
-logical graph and the same parallelism, so nothing of it is ever sent.
+Worker i runs subtask i of every vertex that has one. Every process of a job computes the same physical graph from the
+same logical graph and the same parallelism, so nothing of it is ever sent.
 """
 
 from dataclasses import dataclass
@@ -35,7 +35,8 @@ class Vertex:
 
 @dataclass(frozen=True)
 class Edge:
-    """From the main output (`tag` None) or a side output of one operator of a chain to the first operator of another."""
+    """From the main output (`tag` None) or a side output of one operator of a chain to the first operator of
+    another."""
 
     index: int
     source: VertexName
@@ -95,8 +96,8 @@ def worker_of(task: TaskId) -> WorkerIndex:
 
 
 def build_physical(graph: LogicalGraph, parallelism: int, max_parallelism: int) -> PhysicalGraph:
-    """Chain what can be chained: an operator joins its upstream's chain when it is the only consumer of the upstream's main
-    output, has no other input, the edge is FORWARD (or both ends have one subtask), and parallelism is equal."""
+    """Chain what can be chained: an operator joins its upstream's chain when it is the only consumer of the upstream's
+    main output, has no other input, the edge is FORWARD (or both ends have one subtask), and parallelism is equal."""
     width = {node.name: node.parallelism or parallelism for node in graph.nodes}
     head: dict[OperatorName, OperatorName] = {}
     for node in graph.nodes:

@@ -1,13 +1,14 @@
 """The contracts between the engine and what it runs: operators, sources, two-phase-commit sinks.
 
-Read this first. Each contract says when a method is called, on which thread, what it may assume and what it must never do.
+Read this first. Each contract says when a method is called, on which thread, what it may assume and what it must never
+do.
 
-Threads. A *task* is stepped on one thread; what is called 'on the task's thread' must not block, because barriers of every
-task in the process wait for it. A sink's *side thread* runs the blocking calls of that sink one after another, in the order
-in which the engine decided them. The JobManager's calls block on a side thread of the JobManager.
+Threads. A *task* is stepped on one thread; what is called 'on the task's thread' must not block, because barriers of
+every task in the process wait for it. A sink's *side thread* runs the blocking calls of that sink one after another, in
+the order in which the engine decided them. The JobManager's calls block on a side thread of the JobManager.
 
-Death. A process may die between any two statements, and it may be stopped, presumed dead, and wake up again. Nothing here may
-rely on `close`, `__del__`, `finally` or `atexit` for correctness; they are for manners.
+Death. A process may die between any two statements, and it may be stopped, presumed dead, and wake up again. Nothing
+here may rely on `close`, `__del__`, `finally` or `atexit` for correctness; they are for manners.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -15,7 +16,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
-from tidegate.checkpoint.protocol import Committable, CommitPermit, Outcome, RecoverySpec, SplitState
+from tidegate.checkpoint.protocol import CommitPermit, Committable, Outcome, RecoverySpec, SplitState
 from tidegate.elements import Batch
 from tidegate.ids import Attempt, JobName, LogInstance, OperatorName, SubtaskIndex, TransactionalId
 from tidegate.state.backend import KeyedStateBackend
@@ -43,8 +44,8 @@ class Operator(Protocol):
     """One operator of one subtask. All calls come on the task's thread.
 
     The engine calls `open` once, then `process` for each batch, then `end_of_input` at most once, then `close`. Between
-    two calls of `process`, and only when the iterable that the last one returned is exhausted, the engine may capture the
-    operator's state for a checkpoint: an operator keeps nothing in itself that its state does not hold.
+    two calls of `process`, and only when the iterable that the last one returned is exhausted, the engine may capture
+    the operator's state for a checkpoint: an operator keeps nothing in itself that its state does not hold.
     """
 
     def open(self, context: OperatorContext) -> None: ...
@@ -52,14 +53,14 @@ class Operator(Protocol):
     def process(self, batch: Batch) -> Iterable[Batch]:
         """The output for `batch`, in order, as non-empty batches of about `context.batch_size` records at most.
 
-        A list for the usual case; a generator when one input can make very much output: the engine may pause between two
-        of its batches, and comes back. Side outputs are batches with a `tag`. Exceptions of user code pass through.
+        A list for the usual case; a generator when one input can make very much output: the engine may pause between
+        two of its batches, and comes back. Side outputs are batches with a `tag`. Exceptions of user code pass through.
         """
         ...
 
     def end_of_input(self) -> Iterable[Batch]:
-        """Called when no record will come any more; not called again after a restore of a checkpoint in which the operator
-        had ended in all its subtasks. What is emitted here must be gone from the state."""
+        """Called when no record will come any more; not called again after a restore of a checkpoint in which the
+        operator had ended in all its subtasks. What is emitted here must be gone from the state."""
         ...
 
     def close(self) -> None:
@@ -108,12 +109,14 @@ class SourceContext(msgspec.Struct, frozen=True):
 class SourceReader(Protocol):
     """Reads the splits that the engine gives it. All calls on the task's thread.
 
-    A reader has no memory that matters: the engine keeps the position of each split (`Fetched.next_position` of the last
-    batch that it emitted) and puts that into checkpoints. A reader never commits, rewinds or chooses a position by itself.
+    A reader has no memory that matters: the engine keeps the position of each split (`Fetched.next_position` of the
+    last batch that it emitted) and puts that into checkpoints. A reader never commits, rewinds or chooses a position by
+    itself.
     """
 
     def add_splits(self, splits: Sequence[SplitState]) -> None:
-        """Read these too, each from exactly `position`. If data at that position is gone, `poll` raises LostDataError."""
+        """Read these too, each from exactly `position`. If data at that position is gone, `poll` raises
+        LostDataError."""
         ...
 
     def poll(self, max_records: int) -> Fetched | None:
@@ -149,8 +152,9 @@ class Source(Protocol):
     def discover(self, known: frozenset[str]) -> list[SplitState]:
         """New splits, without those whose ids are `known`, with every start and stop resolved to a number.
 
-        Called in the JobManager, may block, may raise UnavailableError or InvalidError. With nothing known the user's start
-        applies; a split found later starts at its beginning, whatever the start was. Same answer in the same situation.
+        Called in the JobManager, may block, may raise UnavailableError or InvalidError. With nothing known the user's
+        start applies; a split found later starts at its beginning, whatever the start was. Same answer in the same
+        situation.
         """
         ...
 
@@ -171,18 +175,19 @@ class SinkContext(msgspec.Struct, frozen=True):
 
 
 class TransactionalSink(Protocol, Generic[Txn]):
-    """One subtask's end of an external system that can hold prepared transactions (after the paper on two-phase commit by
-    Gray, 'Notes on Data Base Operating Systems', 1978; in Flink: TwoPhaseCommitSinkFunction).
+    """One subtask's end of an external system that can hold prepared transactions (after the paper on two-phase commit
+    by Gray, 'Notes on Data Base Operating Systems', 1978; in Flink: TwoPhaseCommitSinkFunction).
 
-    The life of a transaction: `begin` (side thread, ahead of need) → `write` … (task's thread) → at the barrier `prepare`
-    (side thread) → in every later barrier until it is committed `check` (side thread) → `commit` (side thread), possibly
-    in another process, possibly again. Or `abandon`, at any time before.
+    The life of a transaction: `begin` (side thread, ahead of need) → `write` … (task's thread) → at the barrier
+    `prepare` (side thread) → in every later barrier until it is committed `check` (side thread) → `commit` (side
+    thread), possibly in another process, possibly again. Or `abandon`, at any time before.
 
     What must hold, whatever dies:
     * Nothing that was written is visible to readers before `commit`, and all of it is after.
-    * When `prepare` has returned a committable, its records are durable, and it can be committed by any process that has
-      the committable, also when this process is dead. Closing, collecting or dropping the handle never aborts it.
-    * `begin` with an id aborts whatever is open under that id. The engine never gives an id whose transaction is pending.
+    * When `prepare` has returned a committable, its records are durable, and it can be committed by any process that
+      has the committable, also when this process is dead. Closing, collecting or dropping the handle never aborts it.
+    * `begin` with an id aborts whatever is open under that id. The engine never gives an id whose transaction is
+      pending.
     * A transaction that nobody will commit is aborted by `TransactionRecovery`, or by a time limit of the system.
     """
 
@@ -191,29 +196,31 @@ class TransactionalSink(Protocol, Generic[Txn]):
         ...
 
     def write(self, txn: Txn, batch: Batch) -> None:
-        """Add the batch to the open transaction, in order. Task's thread: may buffer, must not wait for the system for long.
-        Failures may be reported here or by `prepare`; once one has happened, `prepare` must raise."""
+        """Add the batch to the open transaction, in order. Task's thread: may buffer, must not wait for the system for
+        long. Failures may be reported here or by `prepare`; once one has happened, `prepare` must raise."""
         ...
 
     def prepare(self, txn: Txn) -> Committable | None:
         """Flush; return when every record is durable and each was accepted. None if nothing was written.
 
-        After it nothing is written to `txn` any more. Raises SinkFencedError, LostDataError or UnavailableError when even one
-        record is not certain to be there: the attempt then fails, because going on would lose it.
+        After it nothing is written to `txn` any more. Raises SinkFencedError, LostDataError or UnavailableError when
+        even one record is not certain to be there: the attempt then fails, because going on would lose it.
         """
         ...
 
     def check(self, committables: Sequence[Committable]) -> None:
-        """Raise LostDataError unless each of these, prepared earlier and not yet committed, is still pending and intact."""
+        """Raise LostDataError unless each of these, prepared earlier and not yet committed, is still pending and
+        intact."""
         ...
 
     def commit(self, committable: Committable, permit: CommitPermit) -> Outcome:
-        """Make it visible. May be called again for the same one, by anybody. What happened is read from the system, never
-        guessed from an error. Exceptions count as `Retry`."""
+        """Make it visible. May be called again for the same one, by anybody. What happened is read from the system,
+        never guessed from an error. Exceptions count as `Retry`."""
         ...
 
     def abandon(self, txn: Txn) -> None:
-        """Forget the handle and leave the transaction as it is. Never aborts: it may be prepared and named by a checkpoint."""
+        """Forget the handle and leave the transaction as it is. Never aborts: it may be prepared and named by a
+        checkpoint."""
         ...
 
     def close(self) -> None:
@@ -233,15 +240,16 @@ class TransactionRecovery(Protocol):
         ...
 
     def open_transactions(self, prefix: str, sink: OperatorName) -> list[TransactionalId]:
-        """Every id of the form prefix:*:*:sink:*:* under which a transaction is open or prepared, in any log instance and
-        attempt, parsed, sorted. Ids are compared by their parts."""
+        """Every id of the form prefix:*:*:sink:*:* under which a transaction is open or prepared, in any log instance
+        and attempt, parsed, sorted. Ids are compared by their parts."""
         ...
 
     def close(self) -> None: ...
 
 
 class Sink(Protocol):
-    """What the program holds: a description of where records go. Immutable. `transaction_prefix` defaults to the job's name."""
+    """What the program holds: a description of where records go. Immutable. `transaction_prefix` defaults to the job's
+    name."""
 
     @property
     def transaction_prefix(self) -> str | None: ...

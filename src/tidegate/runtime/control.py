@@ -37,7 +37,7 @@ class RuntimeOptions(msgspec.Struct, frozen=True):
     """Seconds a record may wait in an output buffer for company."""
     step_target: float = 0.02
     """Seconds a step of a task should take at most; batches are cut so that it does."""
-    channel_bytes: int = 4 * 1024 * 1024
+    channel_bytes: int = 512 * 1024
     """Credit of a channel between workers."""
     channel_records: int = 16384
     """Capacity of a channel within a worker."""
@@ -68,7 +68,7 @@ class Deploy(msgspec.Struct, frozen=True, tag=True):
     storage: str
     """Folder or URL of the job's checkpoints."""
     last_checkpoint: CheckpointId
-    """The restored one, 0 for none: ids up to it are of the past."""
+    """The highest id used before, 0 for none: barriers up to it are of the past."""
 
 
 class AssignSplits(msgspec.Struct, frozen=True, tag=True):

@@ -88,6 +88,7 @@ class Worker:
             case CheckpointAbandoned():
                 self._for_all(lambda t: t.abandoned(message))
             case StopWorker():
+                self._send_metrics()
                 self.close()
                 self.is_stopped = True
 
@@ -188,6 +189,9 @@ class Worker:
         if now < self._metrics_at or not self._tasks:
             return
         self._metrics_at = now + METRICS_INTERVAL
+        self._send_metrics()
+
+    def _send_metrics(self) -> None:
         metrics = WorkerMetrics(tuple(row for task in self._tasks.values() for row in task.metrics()))
         if metrics != self._last_metrics:
             self._last_metrics = metrics

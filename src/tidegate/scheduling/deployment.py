@@ -1,7 +1,8 @@
-"""One attempt, from recovery on: deploys the tasks, hands out splits, runs the checkpoint coordinator. Pure, like its owner.
+"""One attempt, from recovery on: deploys the tasks, hands out splits, runs the checkpoint coordinator. Pure, like its
+owner.
 
-Checkpoints begin only when every task runs and every source has been looked at once: a checkpoint that knew no splits yet
-would, restored, be taken for that of a source without any.
+Checkpoints begin only when every task runs and every source has been looked at once: a checkpoint that knew no splits
+yet would, restored, be taken for that of a source without any.
 """
 
 from collections.abc import Sequence
@@ -37,7 +38,16 @@ from tidegate.runtime.control import (
     WorkerReady,
 )
 from tidegate.scheduling.enumerator import SplitEnumerator
-from tidegate.scheduling.protocol import Command, Discover, SendToWorker, Tell, WakeAt
+from tidegate.scheduling.protocol import (
+    Command,
+    Discover,
+    DiscoveryFailed,
+    Received,
+    SendToWorker,
+    SplitsFound,
+    Tell,
+    WakeAt,
+)
 from tidegate.scheduling.restore import restored_for
 from tidegate.scheduling.settings import JobSettings
 
@@ -167,7 +177,16 @@ class Deployment:
     def _vertex_parallelism(self, operator: OperatorName) -> int:
         return next(vertex.parallelism for vertex in self._physical.vertices if operator in vertex.operators)
 
-    # -- messages of workers --
+    # -- events --
+
+    def handle(self, event: Received | SplitsFound | DiscoveryFailed, now: Now) -> list[Outcome]:
+        match event:
+            case Received(_, worker, message):
+                return self.received(worker, message, now)
+            case SplitsFound(_, operator, splits):
+                return self.discovered(operator, splits, now)
+            case DiscoveryFailed(_, operator, failure):
+                return self.discovery_failed(operator, failure, now)
 
     def received(self, worker: WorkerIndex, message: ToJobManager, now: Now) -> list[Outcome]:
         match message:
@@ -293,6 +312,7 @@ def _other_program(own: Fingerprint, other: Fingerprint) -> Failure:
     differing += [f"  worker:     {line}" for line in other.lines if line not in own.lines]
     return Failure(
         ErrorKind.INVALID,
-        "the program built another graph in a worker:\n" + "\n".join(differing or ["  the same lines in another order"]),
+        "the program built another graph in a worker:\n"
+        + "\n".join(differing or ["  the same lines in another order"]),
         "A program must build the same graph each time: no names or operators from a clock, chance or the environment.",
     )

@@ -1,8 +1,9 @@
-"""The split enumerator of one source: which splits there are, who reads them. Lives in the JobManager; decides, does no I/O.
+"""The split enumerator of one source: which splits there are, who reads them. Lives in the JobManager; decides, does no
+I/O.
 
-A split is always in exactly one place: here (`unassigned`), or in the reader it was sent to. After a restore every split
-that the checkpoint knew comes back here with its position and is assigned anew, so parallelism may differ. Positions are
-numbers before a split is handed out; a split is never discovered twice.
+A split is always in exactly one place: here (`unassigned`), or in the reader it was sent to. After a restore every
+split that the checkpoint knew comes back here with its position and is assigned anew, so parallelism may differ.
+Positions are numbers before a split is handed out; a split is never discovered twice.
 """
 
 from collections.abc import Sequence
@@ -22,8 +23,8 @@ class Assignment(msgspec.Struct, frozen=True):
 
 
 class SplitEnumerator:
-    """`restored`: the splits of the restored checkpoint, None for a start without state. `rediscovers`: whether the source
-    is looked at again later for new splits."""
+    """`restored`: the splits of the restored checkpoint, None for a start without state. `rediscovers`: whether the
+    source is looked at again later for new splits."""
 
     def __init__(
         self,

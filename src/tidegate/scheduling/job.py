@@ -1,5 +1,5 @@
-"""The life of a job in one JobManager process: every phase and every legal move, as data. `docs/job-life.md` is made from
-this table.
+"""The life of a job in one JobManager process: every phase and every legal move, as data. `docs/job-life.md` is made
+from this table.
 """
 
 from enum import Enum
@@ -54,9 +54,9 @@ MOVES: dict[Phase, frozenset[Phase]] = {
     Phase.RUNNING: _OVER | {Phase.DRAINING},
     Phase.DRAINING: frozenset({Phase.CLOSING}),
     Phase.FAILING: frozenset({Phase.WAITING, Phase.CLOSING}),
-    Phase.WAITING: frozenset({Phase.SPAWNING, Phase.DONE}),
+    Phase.WAITING: frozenset({Phase.SPAWNING, Phase.SETTLING, Phase.DONE}),
     Phase.CLOSING: frozenset({Phase.SETTLING, Phase.DONE}),
-    Phase.SETTLING: frozenset({Phase.RECORDING_END}),
+    Phase.SETTLING: frozenset({Phase.RECORDING_END, Phase.DONE}),
     Phase.RECORDING_END: frozenset({Phase.DONE}),
     Phase.DONE: frozenset(),
 }

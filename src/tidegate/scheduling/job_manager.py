@@ -1,36 +1,39 @@
 """The JobManager: the life of one job in one process, decided without I/O.
 
-It owns the ledger of the checkpoint log, the restart policy and, one after another, the deployments. The order that makes
-recovery right:
+It owns the ledger of the checkpoint log, the restart policy and, one after another, the deployments. The order that
+makes recovery right:
 
-    read the log → (discard) → start workers → win the takeover → end the old attempt's workers → recover transactions → deploy
+    read the log → (discard) → start workers → win the takeover → end the old attempt's workers → recover transactions →
+    deploy
 
 and after a failure: end the attempt's workers, wait, start workers, win the next takeover. Nothing is appended while an
 append is undecided. A refused append means that another JobManager runs the job: this one ends its workers and exits.
 """
 
+import math
 from collections.abc import Callable, Sequence
 
 import msgspec
 
 from tidegate.checkpoint import coordinator as checkpoints
 from tidegate.checkpoint import recovery
-from tidegate.checkpoint.log import Body, CleanStop, Completed, Created, Discarded, Finished, StoredEntry, Takeover
+from tidegate.checkpoint.log import Body, Completed, Created, Discarded, Finished, StoredEntry, Takeover
 from tidegate.checkpoint.manifest import Manifest
 from tidegate.clock import Now
-from tidegate.errors import RESTARTABLE, ErrorKind, Failure, TidegateError, place
+from tidegate.errors import RESTARTABLE, Failure, TidegateError, place
 from tidegate.graph.logical import LogicalGraph
 from tidegate.graph.physical import PhysicalGraph
 from tidegate.ids import Attempt, CheckpointId, WorkerIndex
 from tidegate.metrics import JobStatus
 from tidegate.runtime.control import StopWorker, WorkerMetrics
 from tidegate.scheduling import protocol as p
+from tidegate.scheduling import telling
 from tidegate.scheduling.deployment import AllTasksRun, AttemptFailed, Deployment, Outcome, sink_targets
 from tidegate.scheduling.job import MOVES, WITH_WORKERS, Phase
 from tidegate.scheduling.ledger import APPEND_RETRY, Ledger, fenced
 from tidegate.scheduling.opening import Opening, decide_opening
 from tidegate.scheduling.progress import Progress
-from tidegate.scheduling.recovery_run import RecoveryOutcome, RecoveryRun, before_deploying, leftovers_before, tell_of
+from tidegate.scheduling.recovery_run import RecoveryOutcome, RecoveryRun, before_deploying, leftovers_before
 from tidegate.scheduling.restart import RestartPolicy
 from tidegate.scheduling.settings import JobManagerIdentity, JobSettings
 
@@ -65,10 +68,11 @@ class JobManager:
         self._highest = CheckpointId(0)
         self._deployment: Deployment | None = None
         self._recovery = RecoveryRun()
-        self._resume_at: float | None = None
-        self._drain_until: float | None = None
+        self._resume_at = self._drain_until = math.inf
         self._end: Body | None = None
         """What is recorded when the workers are gone: a clean stop or the end of the job."""
+        self._is_end_certain = True
+        """Whether it may be recorded although leftovers could not be aborted: all that is due is committed."""
         self._failure: Failure | None = None
         """With what this process ends."""
 
@@ -79,14 +83,15 @@ class JobManager:
             case p.Start():
                 return [p.ReadLog()]
             case p.LogRead(stored):
-                return self._open(stored, now) if self.phase is Phase.READING_LOG else self._confirmed(stored)
+                if self.phase is Phase.READING_LOG:
+                    return self._open(stored, now)
+                return self._exit(self._ledger.fencing(stored, self._graph.job) or self._failure)
             case p.AppendWon():
                 return self._append_won(now) if self._ledger.is_undecided else []
             case p.AppendRefused(position, by):
                 return self._end_with(fenced(self._graph.job, position, by)) if self._ledger.is_undecided else []
             case p.AppendUnanswered(_, why):
-                again_at = self._ledger.unanswered(now)
-                return [p.Tell("warning", f"the checkpoint log does not answer: {why}"), p.WakeAt(again_at)]
+                return [*self._ledger.unanswered(why, now)]
             case p.StepFailed(failure):
                 return self._step_failed(failure, now)
             case p.StopWanted():
@@ -109,18 +114,14 @@ class JobManager:
             case p.RecoveryAnswered(_, run, answer):
                 return self._recovering(self._recovery.answered(run, answer, now), now)
             case p.WorkerDied(_, worker, how):
-                return self._worker_died(worker, how, now)
+                return self._attempt_failed(telling.worker_died(worker, how), now)
             case p.WorkersGone():
                 return self._workers_gone(now)
             case p.Received(_, _, WorkerMetrics() as metrics):
                 self._progress.report(metrics, now.monotonic)
                 return []
-            case p.Received(_, worker, message):
-                return self._deployed(lambda d: d.received(worker, message, now), now)
-            case p.SplitsFound(_, operator, splits):
-                return self._deployed(lambda d: d.discovered(operator, splits, now), now)
-            case p.DiscoveryFailed(_, operator, failure):
-                return self._deployed(lambda d: d.discovery_failed(operator, failure, now), now)
+            case p.Received() | p.SplitsFound() | p.DiscoveryFailed():
+                return self._deployed(lambda d: d.handle(event, now), now)
             case _:
                 return []
 
@@ -188,8 +189,7 @@ class JobManager:
     def _completed(self, manifest: Manifest, now: Now) -> list[p.Command]:
         self._highest = max(self._highest, manifest.checkpoint)
         self._progress.completed(manifest, now.monotonic)
-        text = f"checkpoint {manifest.checkpoint} completed in {manifest.duration * 1000:.0f} ms"
-        told = p.Tell("info", text, {"checkpoint": manifest.checkpoint, "state_bytes": manifest.state_bytes})
+        told = telling.completed(manifest)
         if self.phase in (Phase.RUNNING, Phase.DRAINING):
             return [told, *self._deployed(lambda d: d.coordinate(checkpoints.AppendWon(), now), now)]
         # Its attempt is over, but it is complete all the same: the next attempt restores it.
@@ -199,10 +199,9 @@ class JobManager:
 
     def _recover(self, now: Now) -> list[p.Command]:
         plan = before_deploying(self._ledger, self._sinks, self._attempt, self._settings.accept_lost)
-        return self._move(Phase.RECOVERING) + self._recovering(self._recovery.begin(plan, self._attempt, now), now)
+        return self._move(Phase.RECOVERING) + self._begin_recovery(plan, now)
 
-    def _abort_leftovers(self, before: Attempt, now: Now) -> list[p.Command]:
-        plan = leftovers_before(self._ledger, self._sinks, before)
+    def _begin_recovery(self, plan: recovery.RecoveryPlan, now: Now) -> list[p.Command]:
         return self._recovering(self._recovery.begin(plan, self._attempt, now), now)
 
     def _recovering(self, outcomes: Sequence[RecoveryOutcome], now: Now) -> list[p.Command]:
@@ -218,7 +217,7 @@ class JobManager:
         return commands
 
     def _recovered(self, done: recovery.Done, now: Now) -> list[p.Command]:
-        told: list[p.Command] = [*tell_of(done)]
+        told: list[p.Command] = [*telling.recovered(done)]
         match self.phase:
             case Phase.RECOVERING:
                 sweep = [p.CleanUpOrphans(self._attempt, self._ledger.needed_files)] if self._ledger.may_sweep else []
@@ -232,8 +231,12 @@ class JobManager:
     def _recovery_failed(self, failure: Failure, now: Now) -> list[p.Command]:
         if self.phase is Phase.RECOVERING:
             return self._attempt_failed(failure, now)
-        told = p.Tell("warning", f"leftover transactions could not be looked after: {failure.message}")
-        return [told, *self._record_end(now)] if self.phase is Phase.SETTLING else [told]
+        told = telling.leftovers_remain(failure)
+        if self.phase is not Phase.SETTLING:
+            return [told]
+        if not self._is_end_certain:
+            return [told, *self._exit(None if failure.kind in RESTARTABLE else failure)]
+        return [told, *self._record_end(now)]
 
     # -- the attempt --
 
@@ -268,7 +271,7 @@ class JobManager:
             return commands + self._drained()
         if self._attempt > 1 and not self._recovery.is_under_way:
             # A process of an earlier attempt may have woken up since and opened a transaction.
-            commands += self._abort_leftovers(self._attempt, now)
+            commands += self._begin_recovery(leftovers_before(self._ledger, self._sinks, self._attempt), now)
         return commands
 
     def _step_failed(self, failure: Failure, now: Now) -> list[p.Command]:
@@ -282,11 +285,6 @@ class JobManager:
             return self._exit(failure)
         return self._attempt_failed(failure, now)
 
-    def _worker_died(self, worker: WorkerIndex, how: str, now: Now) -> list[p.Command]:
-        if self.phase not in WITH_WORKERS:
-            return []
-        return self._attempt_failed(Failure(ErrorKind.UNAVAILABLE, f"worker {worker} died: {how}"), now)
-
     def _attempt_failed(self, failure: Failure, now: Now) -> list[p.Command]:
         """One incident, however many tasks it takes down."""
         if self.phase not in WITH_WORKERS:
@@ -296,21 +294,22 @@ class JobManager:
         if failure.kind not in RESTARTABLE:
             return self._end_with(failure)
         delay = self._restarts.on_failure(now.monotonic)
-        if delay is None or self.phase is Phase.DRAINING:
-            return self._end_with(failure if self.phase is not Phase.DRAINING else None)
+        if self.phase is Phase.DRAINING:
+            return [telling.failed_while_stopping(failure), *self._end_with(None)]
+        if delay is None:
+            return self._end_with(failure)
         self._resume_at = now.monotonic + delay
         self._progress.attempt_over()
-        text = f"restart {self._progress.restarts} in {delay:.1f} s after a failure: {failure.render()}"
-        told = p.Tell("error", text, {"kind": failure.kind.value, "attempt": self._attempt})
+        told = telling.restarting(self._progress.restarts, delay, failure, self._attempt)
         return [told, *self._leave(Phase.FAILING, 0.0)]
 
     def _workers_gone(self, now: Now) -> list[p.Command]:
         match self.phase:
             case Phase.FAILING:
-                assert self._resume_at is not None
                 return [*self._move(Phase.WAITING), p.WakeAt(self._resume_at), *self._wake(now)]
             case Phase.CLOSING if self._end is not None:
-                return self._move(Phase.SETTLING) + self._abort_leftovers(Attempt(self._attempt + 1), now)
+                plan = leftovers_before(self._ledger, self._sinks, Attempt(self._attempt + 1))
+                return self._move(Phase.SETTLING) + self._begin_recovery(plan, now)
             case Phase.CLOSING:
                 return [p.ReadLog()] if self._must_confirm else self._exit(self._failure)
             case _:
@@ -323,37 +322,42 @@ class JobManager:
         commands: list[p.Command] = [again] if again is not None else []
         commands += self._recovering(self._recovery.wake(now), now)
         match self.phase:
-            case Phase.WAITING if not self._ledger.is_undecided and self._has_come(self._resume_at, now):
+            case Phase.WAITING if not self._ledger.is_undecided and now.monotonic >= self._resume_at:
                 commands += self._spawn()
-            case Phase.DRAINING if self._has_come(self._drain_until, now):
-                commands.append(p.Tell("warning", "commits under way were not confirmed in time; the next run goes on"))
-                commands += self._end_with(None)
+            case Phase.DRAINING if now.monotonic >= self._drain_until:
+                commands += [telling.not_confirmed_in_time(), *self._end_with(None)]
             case Phase.RUNNING | Phase.DRAINING | Phase.DEPLOYING:
                 commands += self._deployed(lambda d: d.wake(now), now)
-            case Phase.CLOSING if self._must_confirm and self._has_come(self._resume_at, now):
-                self._resume_at = None
+            case Phase.CLOSING if self._must_confirm and now.monotonic >= self._resume_at:
+                self._resume_at = math.inf
                 commands.append(p.ReadLog())
         return commands
-
-    def _has_come(self, at: float | None, now: Now) -> bool:
-        return at is not None and now.monotonic >= at
 
     # -- ending --
 
     def _stop(self, now: Now) -> list[p.Command]:
+        if self.phase is Phase.WAITING and not self._ledger.is_undecided and self._ledger.own_attempt is not None:
+            return self._settle_failed_attempt(self._ledger.own_attempt, now)
         if self.phase is not Phase.RUNNING:
             return [] if self.phase in (Phase.DRAINING, Phase.CLOSING, Phase.SETTLING) else self._end_with(None)
         self._drain_until = now.monotonic + self._settings.drain_timeout
         commands = self._move(Phase.DRAINING) + self._deployed(
             lambda d: d.coordinate(checkpoints.StopTriggering(), now), now
         )
-        assert self._deployment is not None
-        return [*commands, *(self._drained() if self._deployment.is_settled else [p.WakeAt(self._drain_until)])]
+        is_settled = self._deployment is not None and self._deployment.is_settled
+        return [*commands, *(self._drained() if is_settled else [p.WakeAt(self._drain_until)])]
+
+    def _settle_failed_attempt(self, own: Attempt, now: Now) -> list[p.Command]:
+        """Nothing runs, but attempt `own` left transactions: commit what is due and abort the rest, as the next would.
+        Not those of an attempt whose takeover was not won: that number may be another JobManager's."""
+        self._end = self._ledger.clean_stop
+        self._is_end_certain = False
+        plan = before_deploying(self._ledger, self._sinks, Attempt(own + 1), self._settings.accept_lost)
+        return self._move(Phase.SETTLING) + self._begin_recovery(plan, now)
 
     def _drained(self) -> list[p.Command]:
         """Every commit is confirmed: end the workers, then abort what is open, then record it."""
-        newest = self._ledger.restorable
-        self._end = CleanStop(newest.checkpoint if newest else CheckpointId(0))
+        self._end = self._ledger.clean_stop
         return self._close()
 
     def _close(self) -> list[p.Command]:
@@ -369,14 +373,10 @@ class JobManager:
         """What seems to be lost or damaged may have been removed by whoever has taken over meanwhile: the log knows."""
         return self.phase is Phase.CLOSING and self._failure is not None and self._failure.exit_code == 3
 
-    def _confirmed(self, stored: Sequence[StoredEntry]) -> list[p.Command]:
-        other = self._ledger.successor(stored)
-        return self._exit(fenced(self._graph.job, other.position, other) if other is not None else self._failure)
-
     def _end_with(self, failure: Failure | None) -> list[p.Command]:
         """End the workers, if there are any, and exit."""
         self._failure = failure
-        self._end = self._resume_at = None
+        self._end, self._resume_at = None, math.inf
         if self.phase in WITH_WORKERS:
             return self._leave(Phase.CLOSING, 0.0)
         if self.phase is Phase.FAILING:

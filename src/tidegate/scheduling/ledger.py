@@ -1,4 +1,5 @@
-"""The JobManager's view of the checkpoint log: what is stored as far as it knows, and the one append that may be undecided. Pure."""
+"""The JobManager's view of the checkpoint log: what is stored as far as it knows, and the one append that may be
+undecided. Pure."""
 
 from collections.abc import Sequence
 
@@ -20,11 +21,13 @@ from tidegate.checkpoint.log import (
 from tidegate.checkpoint.manifest import Manifest, files_of
 from tidegate.clock import Now
 from tidegate.errors import ErrorKind, Failure
-from tidegate.ids import Attempt, LogInstance, LogPosition
-from tidegate.scheduling.protocol import Append, CleanUp
+from tidegate.ids import Attempt, CheckpointId, LogInstance, LogPosition
+from tidegate.scheduling.protocol import Append, CleanUp, Tell, WakeAt
 
 APPEND_RETRY = 0.5
 """Seconds between two tries of an append whose outcome is unknown."""
+TELL_EVERY = 20
+"""Of so many tries without an answer one is told."""
 
 
 class Ledger:
@@ -37,6 +40,8 @@ class Ledger:
             self.view.next_position, nonce, self.view.instance or new_instance, previous=self.view.newest_nonce
         )
         self._again_at: float | None = None
+        self._unanswered = 0
+        """How often the append that is undecided got no answer."""
 
     @property
     def instance(self) -> LogInstance:
@@ -53,8 +58,8 @@ class Ledger:
 
     @property
     def is_settled(self) -> bool:
-        """Whether everything that `restorable` names is known to be committed: a clean stop or the job's end said so, or a
-        later checkpoint completed (it was triggered only after that) and an operator went back."""
+        """Whether everything that `restorable` names is known to be committed: a clean stop or the job's end said so,
+        or a later checkpoint completed (it was triggered only after that) and an operator went back."""
         newest = self.view.completed[-1] if self.view.completed else None
         if newest is None or not isinstance(newest.body, Completed):
             return True
@@ -64,9 +69,21 @@ class Ledger:
         return went_back or any(isinstance(e.body, CleanStop | Finished) and e.body.checkpoint == wanted for e in later)
 
     @property
+    def own_attempt(self) -> Attempt | None:
+        """The newest attempt whose takeover this process has won; None before the first."""
+        nonce = self._cursor.nonce
+        own = [e for e in self._stored if isinstance(e, Entry) and e.nonce == nonce and isinstance(e.body, Takeover)]
+        return own[-1].attempt if own else None
+
+    @property
+    def clean_stop(self) -> CleanStop:
+        """What a stop records that leaves nothing uncommitted and nothing open."""
+        return CleanStop(self.restorable.checkpoint if self.restorable else CheckpointId(0))
+
+    @property
     def begins_fresh(self) -> bool:
-        """Whether the newest fresh start has completed nothing yet. Until then whoever takes over aborts what other logs
-        left open: the process that was asked to may have died before it did."""
+        """Whether the newest fresh start has completed nothing yet. Until then whoever takes over aborts what other
+        logs left open: the process that was asked to may have died before it did."""
         bodies = [e.body for e in self.view.entries if isinstance(e, Entry)]
         return not self.view.completed and any(isinstance(body, Takeover) and body.fresh for body in bodies)
 
@@ -75,6 +92,11 @@ class Ledger:
         newest = max(stored, key=lambda entry: entry.position, default=None)
         return None if isinstance(newest, Entry) and newest.nonce == self._cursor.nonce else newest
 
+    def fencing(self, stored: Sequence[StoredEntry], job: str) -> Failure | None:
+        """What is said when `stored`, the log as it is now, shows that somebody else has taken over."""
+        other = self.successor(stored)
+        return None if other is None else fenced(job, other.position, other)
+
     def append(self, body: Body, attempt: Attempt, now: Now) -> Append:
         return Append(self._cursor.begin(body, Attempt(0) if isinstance(body, Created) else attempt, now.wall))
 
@@ -82,14 +104,21 @@ class Ledger:
         """The append is in the log."""
         entry = self._cursor.won()
         self._again_at = None
+        self._unanswered = 0
         self._stored.append(entry)
         self.view = view_log(self._stored)
         return entry
 
-    def unanswered(self, now: Now) -> float:
-        """Nobody knows whether it is; returns when to ask again (monotonic seconds)."""
+    def unanswered(self, why: str, now: Now) -> list[Tell | WakeAt]:
+        """Nobody knows whether it is: ask again, and now and then say so."""
         self._again_at = now.monotonic + APPEND_RETRY
-        return self._again_at
+        told = (
+            [Tell("warning", f"the checkpoint log does not answer: {why}")]
+            if self._unanswered % TELL_EVERY == 0
+            else []
+        )
+        self._unanswered += 1
+        return [*told, WakeAt(self._again_at)]
 
     def due(self, now: Now) -> Append | None:
         """The undecided append, when it is time to repeat it."""

@@ -1,7 +1,8 @@
-"""What a new JobManager does with the log that it finds: go on, begin fresh, go back, say that the job is finished, or refuse. Pure.
+"""What a new JobManager does with the log that it finds: go on, begin fresh, go back, say that the job is finished, or
+refuse. Pure.
 
-`--fresh` and `--from-checkpoint` count once for each new value (the log remembers the last), so that a supervisor may repeat any
-command line for ever.
+`--fresh` and `--from-checkpoint` count once for each new value (the log remembers the last), so that a supervisor may
+repeat any command line for ever.
 """
 
 from collections.abc import Sequence
@@ -35,8 +36,8 @@ class Opening(msgspec.Struct, frozen=True):
 
 
 def decide_opening(view: LogView, settings: JobSettings, graph: LogicalGraph) -> Opening:
-    """Raises CorruptError when the newest entries cannot be read, InvalidError when the program does not fit the checkpoint
-    or the wanted checkpoint is not there."""
+    """Raises CorruptError when the newest entries cannot be read, InvalidError when the program does not fit the
+    checkpoint or the wanted checkpoint is not there."""
     options = dict(view.options)
     notes: list[str] = []
     is_fresh = _is_new(settings.fresh, options.get(FRESH))
@@ -48,7 +49,9 @@ def decide_opening(view: LogView, settings: JobSettings, graph: LogicalGraph) ->
     if settings.from_checkpoint is not None:
         options[FROM_CHECKPOINT] = str(settings.from_checkpoint)
         if not goes_back:
-            notes.append(f"--from-checkpoint {settings.from_checkpoint} was carried out before; going on from the newest")
+            notes.append(
+                f"--from-checkpoint {settings.from_checkpoint} was carried out before; going on from the newest"
+            )
     highest = CheckpointId(highest_checkpoint(_all_manifests(view)))
     if is_fresh:
         return Opening(is_fresh=True, options=options, highest=highest, notes=(*notes, "beginning without state"))
@@ -86,7 +89,8 @@ def _back_to(view: LogView, wanted: CheckpointId) -> tuple[Manifest, tuple[LogPo
             return entry.body.manifest, tuple(e.position for e in newer if not _is_takeover(e))
     there = ", ".join(str(manifest.checkpoint) for manifest in view.manifests) or "none"
     raise InvalidError(
-        f"checkpoint {wanted} is not in the log; there are: {there}", remedy="List them with 'tidegate checkpoints list'."
+        f"checkpoint {wanted} is not in the log; there are: {there}",
+        remedy="List them with 'tidegate checkpoints list'.",
     )
 
 
@@ -107,8 +111,8 @@ def _damaged(damage: Unreadable, view: LogView) -> CorruptError:
     usable = f"--from-checkpoint {view.newest.checkpoint}" if view.newest else "--fresh"
     return CorruptError(
         f"entry {damage.position} of the checkpoint log (log/{damage.position:020d}.json) cannot be read: {damage.why}",
-        remedy=f"It may be a completed checkpoint whose output is committed. Bring the file back from a copy, or start with "
-        f"{usable}, knowing that what came after it will be put out again.",
+        remedy="It may be a completed checkpoint whose output is committed. Bring the file back from a copy, or start "
+        f"with {usable}, knowing that what came after it will be put out again.",
     )
 
 

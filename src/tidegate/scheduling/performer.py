@@ -1,7 +1,8 @@
 """Performs what the JobManager decides, over ports: the only place where its commands meet the outside.
 
-The same performer runs over real processes (`deploy/`) and in the simulated world (`testing/sim`); only the ports differ. It
-decides nothing: each command is one call on a lane of the executor or on the cluster, and each answer one event.
+The same performer runs over real processes (`deploy/`) and in the simulated world (`testing/sim`); only the ports
+differ. It decides nothing: each command is one call on a lane of the executor or on the cluster, and each answer one
+event.
 """
 
 import importlib
@@ -26,6 +27,7 @@ from tidegate.scheduling.job_manager import JobManager
 
 LOG_LANE = "log"
 SINK_LANE = "sinks"
+CLEAN_UP_LANE = "clean-up"
 
 
 class Cluster(Protocol):
@@ -49,7 +51,8 @@ class Cluster(Protocol):
 
 
 class JobManagerPerformer:
-    """One JobManager process without its loop: whoever owns the loop calls `start`, `deliver`, and `wake` when it is time."""
+    """One JobManager process without its loop: whoever owns the loop calls `start`, `deliver`, and `wake` when it is
+    time."""
 
     def __init__(
         self,
@@ -141,7 +144,7 @@ class JobManagerPerformer:
                     lambda failure: p.RecoveryAnswered(attempt, run, _no_answer(step, failure)),
                 )
             case p.CleanUp() | p.CleanUpOrphans():
-                self._executor.submit(LOG_LANE, lambda: self._clean_up(command), self._cleaned_up)
+                self._executor.submit(CLEAN_UP_LANE, lambda: self._clean_up(command), self._cleaned_up)
 
     def _ask(
         self,
@@ -172,9 +175,7 @@ class JobManagerPerformer:
                 failure = failure_of(error)
                 # An error now says nothing about an earlier try.
                 unknown = command.is_repeat or failure.kind is ErrorKind.UNAVAILABLE
-                self.deliver(
-                    p.AppendUnanswered(entry.position, failure.message) if unknown else p.StepFailed(failure)
-                )
+                self.deliver(p.AppendUnanswered(entry.position, failure.message) if unknown else p.StepFailed(failure))
             elif isinstance(result, Won):
                 self.deliver(p.AppendWon(entry.position))
             else:

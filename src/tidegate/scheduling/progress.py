@@ -1,5 +1,5 @@
-"""What the status line shows: records as workers report them, restarts, the newest checkpoint. Decides nothing; a lost report
-does no harm."""
+"""What the status line shows: records as workers report them, restarts, the newest checkpoint. Decides nothing; a lost
+report does no harm."""
 
 import msgspec
 

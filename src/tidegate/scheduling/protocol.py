@@ -1,7 +1,8 @@
 """What a JobManager is told and what it wants done: its events and commands, as data.
 
-Whoever performs commands (`scheduling.performer`, over real or simulated ports) answers with events; nothing else reaches a
-JobManager. Everything that belongs to one attempt carries its number, and what comes from another attempt is ignored.
+Whoever performs commands (`scheduling.performer`, over real or simulated ports) answers with events; nothing else
+reaches a JobManager. Everything that belongs to one attempt carries its number, and what comes from another attempt is
+ignored.
 """
 
 import msgspec
@@ -97,7 +98,8 @@ class RecoveryAnswered(msgspec.Struct, frozen=True):
 
 
 class StepFailed(msgspec.Struct, frozen=True):
-    """A command could not be carried out, and it has no event of its own for that (reading the log, starting workers)."""
+    """A command could not be carried out, and it has no event of its own for that (reading the log, starting
+    workers)."""
 
     failure: Failure
 

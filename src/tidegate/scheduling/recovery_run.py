@@ -1,7 +1,7 @@
 """The recoveries of a JobManager, one at a time: before deploying, the sweep while it runs, the last clean-up. Pure.
 
-A recovery may be dropped with a step under way; the number of its run tells that step's late answer from an answer to the
-next recovery.
+A recovery may be dropped with a step under way; the number of its run tells that step's late answer from an answer to
+the next recovery.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from tidegate.checkpoint.recovery import RecoveryPlan, SinkTarget
 from tidegate.clock import Now
 from tidegate.ids import Attempt
 from tidegate.scheduling.ledger import Ledger
-from tidegate.scheduling.protocol import Recover, Tell, WakeAt
+from tidegate.scheduling.protocol import Recover, WakeAt
 
 RecoveryOutcome = Recover | WakeAt | recovery.Done | recovery.Failed
 """What a recovery asks its owner for: commands to pass on, and how it ended."""
@@ -78,14 +78,10 @@ def before_deploying(ledger: Ledger, sinks: Sequence[SinkTarget], attempt: Attem
 def leftovers_before(ledger: Ledger, sinks: Sequence[SinkTarget], attempt: Attempt) -> RecoveryPlan:
     """Abort what attempts before `attempt` left open; everything of the newest checkpoint is committed."""
     return RecoveryPlan(
-        instance=ledger.instance, attempt=attempt, sinks=tuple(sinks), manifest=ledger.restorable, is_settled=True
+        instance=ledger.instance,
+        attempt=attempt,
+        sinks=tuple(sinks),
+        manifest=ledger.restorable,
+        is_settled=True,
+        is_sweep=True,
     )
-
-
-def tell_of(done: recovery.Done) -> list[Tell]:
-    """What the person who watches hears of it; nothing, when nothing was to be done."""
-    told = [Tell("warning", f"given up by --accept-lost-transactions: {text}") for text in done.given_up]
-    if done.committed or done.aborted:
-        text = f"recovery committed {done.committed} and aborted {done.aborted} transactions"
-        told.append(Tell("info", text, {"committed": done.committed, "aborted": done.aborted}))
-    return told

@@ -1,4 +1,5 @@
-"""Restart strategies: whether, and after how long, a failed attempt is followed by another. They look only at kinds and times.
+"""Restart strategies: whether, and after how long, a failed attempt is followed by another. They look only at kinds and
+times.
 
 One incident counts once, however many tasks it takes down: whoever calls `on_failure` calls it once per attempt.
 """

@@ -1,4 +1,5 @@
-"""From a manifest to what is deployed: whether this program can go on from that checkpoint, and what each worker restores. Pure."""
+"""From a manifest to what is deployed: whether this program can go on from that checkpoint, and what each worker
+restores. Pure."""
 
 from tidegate.checkpoint.manifest import Manifest, OperatorRecord
 from tidegate.checkpoint.protocol import OperatorSnapshot
@@ -14,7 +15,8 @@ _GO_BACK = "Run the program that wrote the checkpoint, or start with --fresh to 
 
 def check_restorable(manifest: Manifest, graph: LogicalGraph, max_parallelism: int) -> None:
     """Raise InvalidError when `graph` cannot go on from `manifest`: max parallelism, states or sources that are gone,
-    states of another kind. Whether values fit is found where they are restored, before the first record. Each message names the thing, what was stored and what the program has."""
+    states of another kind. Whether values fit is found where they are restored, before the first record. Each message
+    names the thing, what was stored and what the program has."""
     what = f"checkpoint {manifest.checkpoint}"
     if manifest.max_parallelism != max_parallelism:
         raise InvalidError(
@@ -82,5 +84,3 @@ def _restored(record: OperatorRecord, parallelism: int, max_parallelism: int, wo
 def highest_checkpoint(manifests: tuple[Manifest, ...]) -> int:
     """The highest checkpoint id among them, 0 for none."""
     return max((manifest.checkpoint for manifest in manifests), default=0)
-
-

@@ -1,7 +1,7 @@
 """The port behind which keyed state lives: what an operator, the task and a restore ask of a state backend.
 
-One backend object belongs to one operator of one subtask. It holds the state of the keys of that subtask's key groups. All
-calls but `Capture.encode` come on the task's thread.
+One backend object belongs to one operator of one subtask. It holds the state of the keys of that subtask's key groups.
+All calls but `Capture.encode` come on the task's thread.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,8 +22,8 @@ class EncodedState(msgspec.Struct, frozen=True):
 
 
 class Capture(Protocol):
-    """The state at one barrier: a cut. Whatever the operator does afterwards, also to objects that it got from the state,
-    does not change what `encode` returns."""
+    """The state at one barrier: a cut. Whatever the operator does afterwards, also to objects that it got from the
+    state, does not change what `encode` returns."""
 
     @property
     def key_type(self) -> str: ...

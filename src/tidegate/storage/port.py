@@ -1,9 +1,9 @@
 """The storage port: the few operations on named blobs that the checkpoint log and state files need.
 
-Paths are relative, '/'-separated, made of name characters, '.' and '/'. All calls block; they run on a side thread of a shell.
-The property that everything rests on is `put_if_absent`: of any number of writers, in any processes, exactly one creates a
-path, and a path that exists has its whole content, whatever died in the middle. A storage for which the conformance kit
-(`tidegate.testing.conformance.storage`) has not shown that is not supported.
+Paths are relative, '/'-separated, made of name characters, '.' and '/'. All calls block; they run on a side thread of a
+shell. The property that everything rests on is `put_if_absent`: of any number of writers, in any processes, exactly one
+creates a path, and a path that exists has its whole content, whatever died in the middle. A storage for which the
+conformance kit (`tidegate.testing.conformance.storage`) has not shown that is not supported.
 """
 
 from typing import Protocol
@@ -20,7 +20,8 @@ class NotFound(Exception):
 
 
 class StorageUnavailable(UnavailableError):
-    """The storage did not answer or refused for now. After a write, its outcome is unknown: it may still become visible."""
+    """The storage did not answer or refused for now. After a write, its outcome is unknown: it may still become
+    visible."""
 
 
 StorageError = TidegateError | AlreadyExists | NotFound
@@ -38,8 +39,8 @@ class Storage(Protocol):
     def put_if_absent(self, path: str, data: bytes) -> None:
         """Create `path` durably with exactly `data`, or raise `AlreadyExists` without changing anything.
 
-        When `StorageUnavailable` is raised the write may have happened, or may happen later. A caller that repeats it and
-        gets `AlreadyExists` reads the path to learn whether the content is its own.
+        When `StorageUnavailable` is raised the write may have happened, or may happen later. A caller that repeats it
+        and gets `AlreadyExists` reads the path to learn whether the content is its own.
         """
         ...
 

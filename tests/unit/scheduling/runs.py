@@ -7,6 +7,7 @@ from tests.unit.scheduling.world import World
 from tidegate.checkpoint.log import Finished
 from tidegate.errors import ErrorKind
 from tidegate.scheduling import protocol as p
+from tidegate.scheduling.job import Phase
 
 RARE = {"crash": 0.01, "stop": 0.005, "usurper": 0.03, "worker death": 0.01, "spawn": 0.1, "read": 0.1}
 KINDS = ("append unanswered", "decline", "discovery", "recover", "retry", "time", "wanted", "zombies", *RARE)
@@ -62,3 +63,21 @@ def happen(world: World) -> None:
     world.step()
     if world.has_exited and world.exit is not None:
         assert world.exit.kind in {ErrorKind.UNAVAILABLE, ErrorKind.FENCED}, world.exit
+
+
+def stop_while_sinks_are_silent(world: World) -> None:
+    world.fault = {"recover": 1.0}
+    world.deliver(p.StopWanted())
+    for _ in range(500):
+        happen(world)
+
+
+def stop_after_a_failure_with_an_undecided_append(world: World) -> None:
+    if world.manager.phase is Phase.RUNNING:
+        world.fault = {"append unanswered": 1.0}
+        run_until(world, lambda: world.undecided is not None)
+        worker = world.own_workers()[0]
+        worker.is_alive = False
+        world.died(worker)
+        run_until(world, lambda: world.manager.phase is Phase.WAITING)
+    world.deliver(p.StopWanted())

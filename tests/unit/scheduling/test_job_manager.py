@@ -6,7 +6,14 @@ import pytest
 
 from tests.unit.scheduling.programs import WRITE, identity, job_settings, physical
 from tests.unit.scheduling.programs import graph as program
-from tests.unit.scheduling.runs import calm, happen, newest_body, run_until
+from tests.unit.scheduling.runs import (
+    calm,
+    happen,
+    newest_body,
+    run_until,
+    stop_after_a_failure_with_an_undecided_append,
+    stop_while_sinks_are_silent,
+)
 from tests.unit.scheduling.world import World
 from tidegate.checkpoint import recovery
 from tidegate.checkpoint.log import CleanStop, Completed, Created, Discarded, Entry, Finished, ProcessRecord, Takeover
@@ -15,6 +22,7 @@ from tidegate.config.restart import RestartNone
 from tidegate.errors import EXIT_CODES, ErrorKind, Failure
 from tidegate.ids import Attempt, LogInstance, LogPosition, SubtaskIndex, TransactionalId, WorkerIndex
 from tidegate.scheduling import protocol as p
+from tidegate.scheduling.deployment import sink_targets
 from tidegate.scheduling.job import MOVES, WITH_WORKERS, Phase
 from tidegate.scheduling.job_manager import JobManager
 
@@ -93,6 +101,8 @@ def stop_twice(world: World) -> None:
 
 
 THINGS: dict[str, Callable[[World], None]] = {
+    "stop wanted while sinks are silent": stop_while_sinks_are_silent,
+    "stop wanted after a failure with an undecided append": stop_after_a_failure_with_an_undecided_append,
     "worker dies": worker_dies,
     "stop wanted": lambda world: world.deliver(p.StopWanted()),
     "stop wanted twice": stop_twice,
@@ -193,8 +203,8 @@ def test_an_unanswered_append_is_repeated_with_the_same_bytes_until_it_is_decide
     assert isinstance(append, p.Append)
     for tries in range(1, 4):
         now = Now(tries * 1.0, 99.0)
-        told, wake = found.handle(p.AppendUnanswered(LogPosition(1), "no answer"), now)
-        assert isinstance(told, p.Tell)
+        *told, wake = found.handle(p.AppendUnanswered(LogPosition(1), "no answer"), now)
+        assert [type(command) for command in told] == ([p.Tell] if tries == 1 else [])
         assert wake == p.WakeAt(now.monotonic + 0.5)
         assert found.handle(p.Wake(), Now(now.monotonic + 0.4, 99.0)) == []
         assert found.handle(p.Wake(), Now(now.monotonic + 0.5, 99.0)) == [p.Append(append.entry, is_repeat=True)]
@@ -294,10 +304,11 @@ def test_the_late_answer_of_a_dropped_sweep_is_not_taken_for_one_to_the_last_cle
     world.deliver(p.StopWanted())
     run_until(world, lambda: world.manager.phase is Phase.SETTLING)
     assert world.manager._recovery._run == sweep + 1
-    before = list(world.manager._recovery._recovery._steps)  # type: ignore[union-attr]
-    target = recovery.SinkTarget(WRITE, before[-1].target.record)
-    world.deliver(p.RecoveryAnswered(world.manager._attempt, sweep, recovery.Listed(target, ())))
-    assert world.manager._recovery._recovery._steps == before  # type: ignore[union-attr]
+    [target] = sink_targets(world.graph)
+    late = p.RecoveryAnswered(world.manager._attempt, sweep, recovery.Listed(target, ()))
+    assert world.manager.handle(late, world.now) == []
+    present = p.RecoveryAnswered(world.manager._attempt, sweep + 1, recovery.Listed(target, ()))
+    assert world.manager.handle(present, world.now) != []
 
 
 def test_a_stop_while_an_append_is_undecided_waits_for_it_and_for_its_commits() -> None:

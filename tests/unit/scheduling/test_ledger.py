@@ -8,7 +8,7 @@ from tidegate.clock import Now
 from tidegate.errors import ErrorKind
 from tidegate.ids import Attempt, CheckpointId, LogInstance, LogPosition
 from tidegate.scheduling.ledger import APPEND_RETRY, Ledger, fenced
-from tidegate.scheduling.protocol import Append, CleanUp
+from tidegate.scheduling.protocol import Append, CleanUp, Tell, WakeAt
 
 ZERO = Now(0.0, 5.0)
 
@@ -50,12 +50,15 @@ def test_an_unanswered_append_is_repeated_as_it_was_and_once_for_each_time() -> 
     found = ledger(CREATED)
     first = found.append(takeover(), Attempt(1), ZERO)
     assert found.due(Now(99.0, 99.0)) is None, "it is under way"
-    again_at = found.unanswered(Now(1.0, 1.0))
-    assert again_at == 1.0 + APPEND_RETRY
+    again_at = 1.0 + APPEND_RETRY
+    assert found.unanswered("slow", Now(1.0, 1.0)) == [
+        Tell("warning", "the checkpoint log does not answer: slow"),
+        WakeAt(again_at),
+    ]
     assert found.due(Now(again_at - 0.1, 0.0)) is None
     assert found.due(Now(again_at, 0.0)) == Append(first.entry, is_repeat=True)
     assert found.due(Now(again_at, 0.0)) is None
-    found.unanswered(Now(2.0, 2.0))
+    assert found.unanswered("slow", Now(2.0, 2.0)) == [WakeAt(2.0 + APPEND_RETRY)], "it was told before"
     found.won()
     assert found.due(Now(99.0, 99.0)) is None
 

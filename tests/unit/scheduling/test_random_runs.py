@@ -110,9 +110,9 @@ def _restored_splits_begin_anew(patch: pytest.MonkeyPatch) -> None:
 
 
 def _an_undecided_append_is_given_up(patch: pytest.MonkeyPatch) -> None:
-    def unanswered(self: Ledger, now: Any) -> float:
+    def unanswered(self: Ledger, why: str, now: Any) -> list[Any]:
         self._cursor.pending = None
-        return float(now.monotonic)
+        return []
 
     patch.setattr(Ledger, "unanswered", unanswered)
 

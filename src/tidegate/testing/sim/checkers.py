@@ -21,8 +21,8 @@ Violated = Callable[[str], None]
 
 
 class LogChecker:
-    """Positions are unbroken and written once, each by the winner of the newest takeover; ids and attempts only grow; what
-    is deleted was not needed. `on_completed` is told of each checkpoint."""
+    """Positions are unbroken and written once, each by the winner of the newest takeover; ids and attempts only grow;
+    what is deleted was not needed. `on_completed` is told of each checkpoint."""
 
     def __init__(self, store: CheckpointStore, retained: int, now: Callable[[], float], violated: Violated) -> None:
         self._store = store
@@ -71,11 +71,9 @@ class LogChecker:
             if entry.attempt <= self._attempt:
                 self._violated(f"attempt {entry.attempt} takes over after attempt {self._attempt}")
             self.owner, self._attempt, self.taken_over_at = entry.nonce, entry.attempt, self._now()
-        elif not isinstance(entry.body, Created | Discarded):
-            if entry.nonce != self.owner or entry.attempt != self._attempt:
-                self._violated(
-                    f"attempt {entry.attempt} wrote {type(entry.body).__name__} into the log of {self._attempt}"
-                )
+        elif not isinstance(entry.body, Created | Discarded) and entry.nonce != self.owner:
+            what = type(entry.body).__name__
+            self._violated(f"attempt {entry.attempt} wrote {what} into the log, attempt {self._attempt} runs the job")
         if isinstance(entry.body, Completed):
             self._completed(entry.body.manifest)
         self.is_finished = isinstance(entry.body, Finished)

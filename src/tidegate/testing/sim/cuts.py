@@ -1,5 +1,5 @@
-"""Whether a completed checkpoint is a consistent cut: positions, keyed state, and what its transactions hold tell of the
-same input records. Everything is computed anew from the input; the state is read as a restore reads it.
+"""Whether a completed checkpoint is a consistent cut: positions, keyed state, and what its transactions hold tell of
+the same input records. Everything is computed anew from the input; the state is read as a restore reads it.
 """
 
 from typing import Any

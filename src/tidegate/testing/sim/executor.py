@@ -6,11 +6,14 @@ outside, once, long afterwards, as a request that was already on the wire; its a
 
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from tidegate.testing.sim.scheduler import Killed, Process
 from tidegate.testing.sim.swarm import Swarm
 
+LATEST_REQUEST = 3.0
+"""Seconds after its process died at which a request arrives at the latest."""
 Work = Callable[[], Any]
 Done = Callable[[Any, BaseException | None], None]
 
@@ -25,9 +28,16 @@ class SimExecutor:
         self._random = process.scheduler.random(f"{process.name}/executor")
         self._lanes: dict[str, deque[tuple[Work, Done]]] = {}
         self._busy: set[str] = set()
+        self._unanswered = 0
         process.on_death(self._leave_requests)
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether every piece of work is done and answered."""
+        return self._unanswered == 0
+
     def submit(self, lane: str, work: Work, done: Done) -> None:
+        self._unanswered += 1
         self._lanes.setdefault(lane, deque()).append((work, done))
         if lane not in self._busy:
             self._begin(lane)
@@ -53,6 +63,7 @@ class SimExecutor:
             self._busy.discard(lane)
 
     def _answer(self, done: Done, result: Any, error: BaseException | None) -> None:
+        self._unanswered -= 1
         done(result, error)
         self._after()
 
@@ -64,9 +75,9 @@ class SimExecutor:
     def _leave_requests(self) -> None:
         for lane, queue in self._lanes.items():
             if queue and self._random.random() < self._swarm.late_requests:
-                work, _ = queue[0]
                 what = f"a request of {self._process.name} at {lane} comes late"
-                self._process.scheduler.plan(self._random.uniform(0.0, 3.0), what, lambda work=work: _late(work))  # type: ignore[misc]
+                delay = self._random.uniform(0.0, LATEST_REQUEST)
+                self._process.scheduler.plan(delay, what, partial(_late, queue[0][0]))
 
 
 def _late(work: Work) -> None:

@@ -1,5 +1,5 @@
-"""The program that the simulated world runs: running totals per key of numbered input, with state of every kind that can
-go wrong differently, and outputs from which one can see what became of each input record.
+"""The program that the simulated world runs: running totals per key of numbered input, with state of every kind that
+can go wrong differently, and outputs from which one can see what became of each input record.
 """
 
 from collections.abc import Callable, Iterable

@@ -51,6 +51,7 @@ class SimJobManager:
         self._ground = ground
         self._wake_at: float | None = None
         self.cluster = SimCluster(ground, self.process, self.deliver)
+        self._executor = SimExecutor(self.process, ground.swarm, self._look_around)
         self._performer = self._make_performer(name)
         self.process.on_death(lambda: exited(self))
 
@@ -67,7 +68,7 @@ class SimJobManager:
             graph,
             self.cluster,
             ground.store_of(self.process),
-            SimExecutor(self.process, ground.swarm, self._look_around),
+            self._executor,
             ground.scheduler,
             SimReporter(ground, name),
         )
@@ -116,6 +117,9 @@ class SimJobManager:
             self._look_around()
 
     def _exit(self) -> None:
+        if not self._executor.is_idle:
+            # Side threads are joined before a process exits.
+            return
         self.failure = self._performer.failure
         self.exit_code = self.failure.exit_code if self.failure is not None else 0
         why = f": {self.failure.kind.value}: {self.failure.message}" if self.failure is not None else ""

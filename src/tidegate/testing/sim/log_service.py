@@ -1,7 +1,7 @@
 """A simulated log service: partitioned topics with transactions, read_committed, fencing by epoch, and timeouts.
 
-Each `begin` makes a new transaction with an epoch of its own under its id and aborts what was open there. What became of
-a transaction is kept for ever. Nothing here fails or delays anything: that is the gate's part.
+Each `begin` makes a new transaction with an epoch of its own under its id and aborts what was open there. As with
+Kafka, only the newest use of an id can be asked about. Nothing here fails or delays anything: that is the gate's part.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -163,6 +163,8 @@ class LogService:
         transaction = self.find(id, epoch)
         if transaction is None:
             return Unknown(f"no transaction {id} with epoch {epoch} is known")
+        if transaction is not self.transactions[id][-1]:
+            return Lost(f"{id} has been used again since epoch {epoch}; nobody knows any more what became of that")
         match transaction.state:
             case TransactionState.COMPLETE_COMMIT:
                 return AlreadyCommitted()
@@ -195,9 +197,12 @@ class LogService:
         now = self._now()
         for uses in self.transactions.values():
             newest = uses[-1]
-            if newest.state is TransactionState.ONGOING and newest.start is not None:
-                if newest.start + newest.timeout < now:
-                    self.abort(newest.id, TIMED_OUT)
+            if (
+                newest.state is TransactionState.ONGOING
+                and newest.start is not None
+                and newest.start + newest.timeout < now
+            ):
+                self.abort(newest.id, TIMED_OUT)
 
     @property
     def has_timed_out(self) -> bool:

@@ -1,8 +1,8 @@
 """The heap of future events, which is the only clock of a simulated world, and the processes to which events belong.
 
 One thread, one event at a time. What happens next depends on the seed and on nothing else: events of one moment go in
-the order in which they were planned. An event of a dead process never happens; one of a paused process waits for it to wake up.
-Every event leaves a line, and the hash of all lines is what two runs of one seed must agree on.
+the order in which they were planned. An event of a dead process never happens; one of a paused process waits for it
+to wake up. Every event leaves a line, and the hash of all lines is what two runs of one seed must agree on.
 """
 
 import heapq

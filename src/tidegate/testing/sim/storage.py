@@ -1,7 +1,7 @@
 """A simulated storage behind the storage port: blobs in memory that outlive every process, reached through a gate.
 
-`put_if_absent` is atomic and nothing is ever torn: that is the port's promise, and the kit for storages tests it elsewhere.
-What a caller may learn wrong is only whether its call had an effect.
+`put_if_absent` is atomic and nothing is ever torn: that is the port's promise, and the kit for storages tests it
+elsewhere. What a caller may learn wrong is only whether its call had an effect.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,7 @@
 """What one seed is about: which kinds of fault it has and how often, and which job runs under which settings.
 
-Drawn once, before anything happens. Some kinds are switched off wholly and others are frequent, differently for each seed:
-a mixture that is always the same would always hide the same bugs.
+Drawn once, before anything happens. Some kinds are switched off wholly and others are frequent, differently for each
+seed: a mixture that is always the same would always hide the same bugs.
 """
 
 from dataclasses import dataclass, field

@@ -1,5 +1,5 @@
-"""Simulated wires: for control, where frames are lost, doubled, delayed and reordered and a `Link` on each side mends it; for
-data, in order per pair and without loss, until a wire is cut, which both ends learn of.
+"""Simulated wires: for control, where frames are lost, doubled, delayed and reordered and a `Link` mends it; for data,
+in order per pair and without loss, until a wire is cut, which both ends learn of.
 """
 
 from collections.abc import Callable

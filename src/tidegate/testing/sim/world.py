@@ -1,7 +1,7 @@
-"""One seed from beginning to end: draws the swarm, sets the world up, lets faults happen, heals, and asks what came of it.
+"""One seed from beginning to end: draws the swarm, sets the world up, lets faults happen, heals, and sees what comes.
 
-The safety phase has faults; then they stop and the job must finish within `LIVENESS_SECONDS`, or it is not live. Checkers
-look all the time; the run ends with the first thing that must not be.
+The safety phase has faults; then they stop and the job must finish within `LIVENESS_SECONDS`, or it is not live.
+Checkers look all the time; the run ends with the first thing that must not be.
 """
 
 import gc
@@ -142,7 +142,7 @@ class World:
                 self.scheduler.violated(f"{transaction.id} is still open at the end")
 
     def _excused(self) -> list[str]:
-        """Files that nobody could delete: of a last attempt that had faults, or written by a zombie after it had begun."""
+        """Files that nobody could delete: if the last attempt had faults, or of a zombie that woke up after it began."""
         begun = self.log.taken_over_at if self.log.taken_over_at > self.swarm.safety_seconds else 0.0
         created = self.ground.blobs.created_at
         return [path for path, at in created.items() if begun == 0.0 or (at > begun and not self.log.is_of_last(path))]

@@ -1,0 +1,237 @@
+"""A bench on which the totals job is started, stopped and killed, and everything that must hold afterwards is looked at.
+
+Only processes that the bench itself started are ever signalled: each start leads a process group of its own.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from tests.integration import totals_program
+from tests.integration.exactly_once import Answer, Written, assert_exactly_once
+from tests.integration.programs import TIDEGATE, log_of, wait_until
+from tests.integration.totals_program import Order, RunningTotal, Total
+from tidegate.checkpoint.log import Entry, LogView, Takeover
+from tidegate.checkpoint.manifest import Manifest, files_of
+from tidegate.checkpoint.store import CheckpointStore
+from tidegate.ids import JobName, OperatorName, SubtaskIndex
+from tidegate.local import LocalLog
+from tidegate.state.object_backend import ObjectStateBackend
+from tidegate.storage.resolve import open_storage
+
+PARTITIONS = 4
+STARTS_MAX = 10
+KILLED = -signal.SIGKILL
+
+
+def orders(first: int, count: int, users: int) -> list[Order]:
+    return [Order(f"u{number % users}", number) for number in range(first, first + count)]
+
+
+def partition_of(order: Order) -> int:
+    """All of one user in one: their order is defined."""
+    return int(order.user[1:]) % PARTITIONS
+
+
+def append(log: Path, found: Iterable[Order]) -> None:
+    by_partition: list[list[bytes]] = [[] for _ in range(PARTITIONS)]
+    for order in found:
+        by_partition[partition_of(order)].append(msgspec.json.encode(order))
+    with LocalLog(log) as opened:
+        opened.create_topic("orders", PARTITIONS)
+        for partition, values in enumerate(by_partition):
+            opened.append("orders", partition, values)
+
+
+class Started:
+    """One start of the command. `fail_marks` are the files that its fail points leave, in their order."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]", said: Path, mark: Path) -> None:
+        self.process = process
+        self.pid = process.pid
+        self._said = said
+        self._mark = mark
+
+    @property
+    def said(self) -> str:
+        return self._said.read_text()
+
+    def living(self) -> dict[int, str]:
+        """The state of each process of the group by pid, as in /proc; zombies live no more."""
+        self.process.poll()
+        found: dict[int, str] = {}
+        for folder in Path("/proc").iterdir():
+            if folder.name.isdecimal():
+                with suppress(OSError):
+                    state, _, group = (folder / "stat").read_text().rpartition(")")[2].split()[:3]
+                    if int(group) == self.pid and state not in "ZX":
+                        found[int(folder.name)] = state
+        return found
+
+    def wait_for_fail_point(self, index: int = 0) -> None:
+        mark = Path(f"{self._mark}.{index}")
+        wait_until(lambda: mark.exists() or self.process.poll() is not None, f"fail point {index}")
+        assert mark.exists(), f"the job ended with {self.process.returncode} before fail point {index}:\n{self.said}"
+
+    def wait_until_stopped(self, count: int = 1) -> list[int]:
+        """The pids of the processes that are stopped, as soon as there are `count`."""
+
+        def stopped() -> list[int]:
+            return [pid for pid, state in self.living().items() if state == "T"]
+
+        wait_until(lambda: len(stopped()) >= count, f"the stop of {count} processes")
+        return stopped()
+
+    def kill(self, pid: int) -> None:
+        assert pid in self.living(), f"process {pid} is not of this start, or does not live any more:\n{self.said}"
+        os.kill(pid, signal.SIGKILL)
+
+    def send_to_all(self, number: signal.Signals) -> None:
+        """To the JobManager and its workers at the same moment."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, number)
+
+    def wait(self) -> int:
+        return self.process.wait(100)
+
+
+class Bench:
+    """A log, a folder of checkpoints and a folder for sockets, and the starts made with them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.log = folder / "log"
+        self.checkpoints = folder / "checkpoints"
+        self._folder = folder
+        # Addresses of sockets must be short, so it cannot lie in the test's folder.
+        self._sockets = Path(tempfile.mkdtemp(prefix="tidegate-test-"))
+        self._starts: list[Started] = []
+
+    def clear(self) -> None:
+        """Leave no process and no socket behind, also when the test has failed."""
+        for started in self._starts:
+            started.send_to_all(signal.SIGKILL)
+            started.process.wait()
+        shutil.rmtree(self._sockets)
+
+    # -- starting --
+
+    def start(
+        self, *program_arguments: str, job: str = "totals", fail_point: str = "", options: Sequence[str] = ()
+    ) -> Started:
+        """Start the command. Fail points act once in the life of the bench, however often the command is repeated."""
+        own = ["--checkpoint-dir", str(self.checkpoints), "-p", "2", "--checkpoint-interval", "100ms"]
+        own += ["--restart", "fixed-delay:10:20ms", *options]
+        command = [*TIDEGATE, "run", totals_program.__file__, *own, "--", "--log", str(self.log), "--job", job]
+        mark = self._folder / f"{job}-mark"
+        environment = {"XDG_RUNTIME_DIR": str(self._sockets), "TIDEGATE_FAIL_POINT": fail_point}
+        environment["TIDEGATE_FAIL_POINT_MARK"] = str(mark)
+        said = self._folder / f"said-{len(self._starts)}"
+        with said.open("wb") as file:
+            process = subprocess.Popen(
+                [*command, *program_arguments],
+                cwd=self._folder,
+                env=os.environ | environment,
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=file,
+                start_new_session=True,
+            )
+        self._starts.append(Started(process, said, mark))
+        return self._starts[-1]
+
+    def repeat_until_finished(self, started: Started, *program_arguments: str, job: str = "totals") -> None:
+        """Start the same command again as long as it is killed, as a supervisor does."""
+        for _ in range(STARTS_MAX):
+            code = started.wait()
+            if code == 0:
+                return
+            assert code == KILLED, f"ended with {code}:\n{started.said}"
+            started = self.start(*program_arguments, job=job)
+        raise AssertionError(f"not finished after {STARTS_MAX} starts:\n{started.said}")
+
+    # -- looking --
+
+    def view(self, job: str = "totals") -> LogView:
+        return log_of(self.checkpoints, job)
+
+    def takeover(self, job: str = "totals") -> Takeover:
+        found = self.view(job).takeover
+        assert found is not None, "nobody has taken over yet"
+        return found
+
+    def read_up_to(self, job: str = "totals") -> int:
+        """How many orders the newest completed checkpoint covers."""
+        return sum(split.position for split in _source(self.view(job).newest))
+
+    def output(self, job: str = "totals") -> list[Written]:
+        with LocalLog(self.log, create=False) as log:
+            topic = f"{job}-out"
+            numbers = range(log.partitions(topic)) if topic in log.topics() else ()
+            return [
+                Written(number, msgspec.json.decode(record.value or b"", type=Total))
+                for number in numbers
+                for record in log.read(topic, number)
+            ]
+
+    def open_transactions(self, prefix: str = "") -> list[str]:
+        with LocalLog(self.log, create=False) as log:
+            found = [one.id for one in log.list_transactions(ongoing_only=True)]
+        return [id for id in found if not prefix or id.partition(":")[0] == prefix]
+
+    def pending(self, job: str = "totals") -> set[str]:
+        """The ids of the transactions that the newest completed checkpoint names."""
+        newest = self.view(job).newest
+        found = [one for record in (newest.operators if newest else ()) for one in record.pending]
+        return {one.committable.id for one in found}
+
+    def held(self, job: str = "totals") -> dict[str, tuple[int, int, list[tuple[int, int]]]]:
+        """The state in the newest completed checkpoint, by user."""
+        manifest = self.view(job).newest
+        assert manifest is not None
+        store = CheckpointStore(open_storage(str(self.checkpoints)), JobName(job))
+        record = manifest.operator(OperatorName("totals"))
+        assert record is not None
+        found: dict[str, tuple[int, int, list[tuple[int, int]]]] = {}
+        for snapshot in record.snapshots:
+            backend = ObjectStateBackend(record.name, SubtaskIndex(0), 1, manifest.max_parallelism)
+            pieces = [store.read_state(handle) for handle in snapshot.handles]
+            backend.restore(snapshot.key_type, snapshot.states, pieces)
+            counts, totals, marks = (
+                backend.register(state) for state in (RunningTotal.orders, RunningTotal.total, RunningTotal.marks)
+            )
+            for user in counts.freeze().entries:
+                assert user not in found, f"{user} is in two pieces of state"
+                backend.set_current_key(user)
+                found[user] = (counts.value(), totals.value(), [(mark.number, mark.age) for mark in marks])
+        return found
+
+    # -- judging --
+
+    def assert_right(self, answer: Answer, job: str = "totals") -> None:
+        """After the end of the job: output, state, transactions, files, processes and sockets are as they must be."""
+        assert_exactly_once(answer.totals, self.output(job))
+        assert self.held(job) == dict(answer.held)
+        assert self.open_transactions(job) == []
+        self.assert_nothing_is_left(job)
+
+    def assert_nothing_is_left(self, job: str = "totals") -> None:
+        """No file that no entry of the log names, no process, no folder of sockets."""
+        view = self.view(job)
+        manifests = [e.body.manifest for e in view.entries if isinstance(e, Entry) and hasattr(e.body, "manifest")]
+        store = CheckpointStore(open_storage(str(self.checkpoints)), JobName(job))
+        assert sorted(store.state_files()) == sorted(files_of(manifests))
+        for started in self._starts:
+            assert started.living() == {}, f"processes of start {started.pid} still live"
+        assert list(self._sockets.iterdir()) == []
+
+
+def _source(manifest: Manifest | None) -> tuple:  # type: ignore[type-arg]
+    record = manifest.operator(OperatorName("orders")) if manifest else None
+    return record.splits if record else ()

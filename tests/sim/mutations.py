@@ -1,0 +1,235 @@
+"""Deliberate errors of the protocol, applied to the real classes: what the simulated world is there to find.
+
+Each is something that a reasonable person might write.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import pytest
+
+from tidegate.checkpoint import coordinator, participant, recovery
+from tidegate.checkpoint import transactions as pool
+from tidegate.checkpoint.log import Entry, LogView
+from tidegate.checkpoint.manifest import Manifest
+from tidegate.checkpoint.protocol import CheckpointCompleted, CommitPermit
+from tidegate.checkpoint.store import AppendResult, CheckpointStore, Taken, Won
+from tidegate.elements import Batch
+from tidegate.ids import Attempt, LogPosition
+from tidegate.runtime import channels, gate, router, sink_driver
+from tidegate.scheduling.job_manager import JobManager
+from tidegate.state import object_handles
+from tidegate.storage.port import StorageUnavailable
+
+
+@dataclass(frozen=True)
+class Mutation:
+    apply: Callable[[pytest.MonkeyPatch], None]
+    seeds: range
+    """One of these has to find it."""
+    quick: bool = True
+    """Whether `make test` tries it."""
+
+
+def commits_when_prepared(patch: pytest.MonkeyPatch) -> None:
+    right = participant.Participant._sink_ready
+
+    def wrong(self: Any, checkpoint: Any, pending: Any) -> Any:
+        permit = CommitPermit(CheckpointCompleted(self._attempt, checkpoint))
+        return [*right(self, checkpoint, pending), participant.PermitCommits(permit)]
+
+    patch.setattr(participant.Participant, "_sink_ready", wrong)
+
+
+def acknowledges_what_may_not_be_stored(patch: pytest.MonkeyPatch) -> None:
+    right = CheckpointStore.write_state
+
+    def wrong(self: Any, path: str, data: bytes) -> None:
+        try:
+            right(self, path, data)
+        except StorageUnavailable:
+            return
+
+    patch.setattr(CheckpointStore, "write_state", wrong)
+
+
+def forgets_what_was_prepared_for_an_abandoned_checkpoint(patch: pytest.MonkeyPatch) -> None:
+    right = pool.SinkTransactions._abandoned
+
+    def wrong(self: Any, checkpoint: Any) -> Any:
+        self._pending = [pending for pending in self._pending if pending.checkpoint != checkpoint]
+        return right(self, checkpoint)
+
+    patch.setattr(pool.SinkTransactions, "_abandoned", wrong)
+
+
+def lists_only_the_newest_pending_transaction(patch: pytest.MonkeyPatch) -> None:
+    right = pool.SinkTransactions._ready
+
+    def wrong(self: Any) -> Any:
+        return [msgspec.structs.replace(ready, pending=ready.pending[-1:]) for ready in right(self)]
+
+    patch.setattr(pool.SinkTransactions, "_ready", wrong)
+
+
+def aborts_before_it_commits_at_recovery(patch: pytest.MonkeyPatch) -> None:
+    def wrong(self: Any) -> Any:
+        if not self._steps and not self._commits_are_done:
+            self._commits_are_done = True
+            lists = [recovery.ListOpen(target) for target in reversed(self._targets)]
+            self._steps = [*reversed(self._commits()), *lists]
+        if self._steps:
+            return [self._steps[-1]]
+        return [recovery.Done(self._committed, self._aborted, tuple(self._given_up))]
+
+    patch.setattr(recovery.Recovery, "_next", wrong)
+    patch.setattr(recovery, "named_by", lambda manifest: frozenset())
+
+
+def aborts_nothing_at_recovery(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(recovery.Recovery, "_may_abort", lambda self, id: False)
+
+
+def commits_nothing_at_recovery(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(recovery.Recovery, "_commits", lambda self: [])
+
+
+def tries_the_next_position_after_a_conflict(patch: pytest.MonkeyPatch) -> None:
+    right = CheckpointStore.append
+
+    def wrong(self: Any, entry: Entry) -> AppendResult:
+        while isinstance(result := right(self, entry), Taken):
+            entry = msgspec.structs.replace(entry, position=LogPosition(entry.position + 1))
+        return result
+
+    patch.setattr(CheckpointStore, "append", wrong)
+
+
+def wins_a_position_that_was_pruned(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(CheckpointStore, "_fate", lambda self, entry: Won())
+
+
+def does_not_align(patch: pytest.MonkeyPatch) -> None:
+    right = gate.InputGate._barrier
+
+    def wrong(self: Any, position: int, checkpoint: Any) -> Any:
+        if right(self, position, checkpoint) is None and checkpoint <= self._closed:
+            return None
+        self._unblock()
+        self._closed = checkpoint
+        return gate.AlignedBarrier(checkpoint)
+
+    patch.setattr(gate.InputGate, "_barrier", wrong)
+
+
+def reuses_a_slot_as_soon_as_it_is_committed(patch: pytest.MonkeyPatch) -> None:
+    right = pool.SinkTransactions._free_when_unlisted
+
+    def wrong(self: Any, committable: Any) -> None:
+        right(self, committable)
+        for slot in self._slots:
+            if slot.state is pool._SlotState.COMMITTED:
+                slot.state, slot.unlisted_since = pool._SlotState.FREE, None
+
+    patch.setattr(pool.SinkTransactions, "_free_when_unlisted", wrong)
+
+
+def captures_mutable_state_by_reference(patch: pytest.MonkeyPatch) -> None:
+    def wrong(self: Any) -> Any:
+        return object_handles.FrozenState(self.descriptor.info, dict(self._entries), self._encode)
+
+    patch.setattr(object_handles.ObjectHandle, "freeze", wrong)
+
+
+def triggers_before_the_commits_are_reported(patch: pytest.MonkeyPatch) -> None:
+    right = coordinator.Coordinator._settle
+
+    def wrong(self: Any, now: Any) -> Any:
+        self._uncommitted = set()
+        return right(self, now)
+
+    patch.setattr(coordinator.Coordinator, "_settle", wrong)
+
+
+def loses_a_data_frame_and_does_not_notice(patch: pytest.MonkeyPatch) -> None:
+    right = channels.RemoteOutput.put
+
+    def wrong(self: Any, element: Any) -> None:
+        self._lost = getattr(self, "_lost", 0) + isinstance(element, Batch)
+        if not isinstance(element, Batch) or self._lost % 7:
+            right(self, element)
+
+    patch.setattr(channels.RemoteOutput, "put", wrong)
+
+
+def lets_a_barrier_overtake_what_waits_for_company(patch: pytest.MonkeyPatch) -> None:
+    def wrong(self: Any, element: Any) -> None:
+        for buffer in self._buffers:
+            buffer.channel.put(element)
+            buffer.flush()
+
+    patch.setattr(router.Output, "broadcast", wrong)
+
+
+def writes_on_while_the_last_transaction_is_flushed(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(pool.SinkTransactions, "is_writable", property(lambda self: self.current is not None))
+
+
+def goes_back_to_an_older_checkpoint_silently(patch: pytest.MonkeyPatch) -> None:
+    def wrong(self: LogView) -> Manifest | None:
+        return self.manifests[-2:][0] if self.manifests else None
+
+    patch.setattr(LogView, "newest", property(wrong))
+
+
+def shares_transactional_ids_between_attempts(patch: pytest.MonkeyPatch) -> None:
+    right = pool.SinkTransactions.__init__
+
+    def wrong(self: Any, prefix: Any, instance: Any, attempt: Any, *others: Any) -> None:
+        right(self, prefix, instance, Attempt(1), *others)
+
+    patch.setattr(pool.SinkTransactions, "__init__", wrong)
+
+
+def takes_the_acknowledgements_of_any_checkpoint(patch: pytest.MonkeyPatch) -> None:
+    def wrong(self: Any, attempt: Any, checkpoint: Any) -> bool:
+        return self._phase is coordinator._Phase.WAITING
+
+    patch.setattr(coordinator.Coordinator, "_awaits", wrong)
+
+
+def says_lost_of_what_no_checkpoint_named(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(sink_driver, "_to_be_read_again", lambda failure: failure)
+
+
+def says_lost_without_asking_the_log(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(JobManager, "_must_confirm", property(lambda self: False))
+
+
+MUTATIONS: dict[str, Mutation] = {
+    function.__name__: Mutation(function, seeds, quick)
+    for function, seeds, quick in (
+        (commits_when_prepared, range(50), True),
+        (acknowledges_what_may_not_be_stored, range(100), True),
+        (forgets_what_was_prepared_for_an_abandoned_checkpoint, range(100), True),
+        (lists_only_the_newest_pending_transaction, range(200), True),
+        (aborts_before_it_commits_at_recovery, range(50), True),
+        (aborts_nothing_at_recovery, range(50), True),
+        (commits_nothing_at_recovery, range(50), True),
+        (tries_the_next_position_after_a_conflict, range(50), True),
+        (wins_a_position_that_was_pruned, range(400), True),
+        (does_not_align, range(50), True),
+        (reuses_a_slot_as_soon_as_it_is_committed, range(100), True),
+        (captures_mutable_state_by_reference, range(50), True),
+        (triggers_before_the_commits_are_reported, range(50), True),
+        (loses_a_data_frame_and_does_not_notice, range(50), True),
+        (lets_a_barrier_overtake_what_waits_for_company, range(50), True),
+        (writes_on_while_the_last_transaction_is_flushed, range(50), True),
+        (goes_back_to_an_older_checkpoint_silently, range(50), True),
+        (shares_transactional_ids_between_attempts, range(50), True),
+        (takes_the_acknowledgements_of_any_checkpoint, range(100), True),
+        (says_lost_without_asking_the_log, range(5800, 5900), True),
+    )
+}
