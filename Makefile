@@ -41,7 +41,9 @@ types: $(READY) ## mypy, strict
 	@$(RUN)/mypy
 
 sim: $(READY) ## crash schedules in the simulated world, one for each seed (SEEDS=1000)
-	@$(RUN)/python -m tidegate.testing.sim --seeds $(SEEDS)
+	@$(RUN)/python -m tidegate.testing.sim --step 2 --seeds $(SEEDS) & even=$$!; \
+	$(RUN)/python -m tidegate.testing.sim --step 2 --first 1 --seeds $$(($(SEEDS) - 1)); odd=$$?; \
+	wait $$even && exit $$odd
 
 bench: $(READY) ## measure throughput and checkpoint pauses (BENCH_ARGS=...)
 	@$(RUN)/python benchmarks/run.py $(BENCH_ARGS)

@@ -9,7 +9,7 @@ import signal
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import msgspec
 
@@ -19,7 +19,7 @@ from tidegate.local import LocalLog
 
 JOB = "counting"
 PARTITIONS = 4
-PROGRAM = '''
+PROGRAM = """
 import sys
 import time
 from argparse import ArgumentParser
@@ -85,7 +85,7 @@ def build(argv):
 
 if __name__ == "__main__":
     tg.main(build)
-'''
+"""
 
 
 class In(msgspec.Struct, frozen=True):
@@ -186,7 +186,17 @@ class CountingJob:
 
     def command(self, options: Sequence[str], program: Sequence[str]) -> list[str]:
         usual = ["--checkpoint-dir", "checkpoints", "--checkpoint-interval", "100ms"]
-        return [*TIDEGATE, "run", self.program.name, *usual, "--restart", "fixed-delay:5:50ms", *options, "--", *program]
+        return [
+            *TIDEGATE,
+            "run",
+            self.program.name,
+            *usual,
+            "--restart",
+            "fixed-delay:5:50ms",
+            *options,
+            "--",
+            *program,
+        ]
 
     @property
     def view(self) -> LogView:
@@ -217,7 +227,7 @@ class RunningJob:
                 command, cwd=job.folder, env=os.environ | environment, stdout=errors, stderr=errors
             )
 
-    def __enter__(self) -> "RunningJob":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

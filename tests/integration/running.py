@@ -51,7 +51,7 @@ def append(log: Path, found: Iterable[Order]) -> None:
 
 
 class Started:
-    """One start of the command. `fail_marks` are the files that its fail points leave, in their order."""
+    """One start of the command. `mark` is where its fail points leave their files."""
 
     def __init__(self, process: "subprocess.Popen[bytes]", said: Path, mark: Path) -> None:
         self.process = process
@@ -99,7 +99,8 @@ class Started:
             os.killpg(self.pid, number)
 
     def wait(self) -> int:
-        return self.process.wait(100)
+        wait_until(lambda: self.process.poll() is not None, f"the end of start {self.pid}")
+        return self.process.returncode
 
 
 class Bench:
@@ -112,6 +113,7 @@ class Bench:
         # Addresses of sockets must be short, so it cannot lie in the test's folder.
         self._sockets = Path(tempfile.mkdtemp(prefix="tidegate-test-"))
         self._starts: list[Started] = []
+        self._marks: dict[tuple[str, str], Path] = {}
 
     def clear(self) -> None:
         """Leave no process and no socket behind, also when the test has failed."""
@@ -125,17 +127,22 @@ class Bench:
     def start(
         self, *program_arguments: str, job: str = "totals", fail_point: str = "", options: Sequence[str] = ()
     ) -> Started:
-        """Start the command. Fail points act once in the life of the bench, however often the command is repeated."""
+        """Start the totals job. The same fail points act once, however often the job is started with them."""
+        arguments = ["--log", str(self.log), "--job", job, *program_arguments]
+        return self.start_program(totals_program.__file__, arguments, job, fail_point, options)
+
+    def start_program(
+        self, program: str, arguments: Sequence[str], job: str, fail_point: str = "", options: Sequence[str] = ()
+    ) -> Started:
         own = ["--checkpoint-dir", str(self.checkpoints), "-p", "2", "--checkpoint-interval", "100ms"]
         own += ["--restart", "fixed-delay:10:20ms", *options]
-        command = [*TIDEGATE, "run", totals_program.__file__, *own, "--", "--log", str(self.log), "--job", job]
-        mark = self._folder / f"{job}-mark"
+        mark = self._marks.setdefault((job, fail_point), self._folder / f"mark-{len(self._marks)}")
         environment = {"XDG_RUNTIME_DIR": str(self._sockets), "TIDEGATE_FAIL_POINT": fail_point}
         environment["TIDEGATE_FAIL_POINT_MARK"] = str(mark)
         said = self._folder / f"said-{len(self._starts)}"
         with said.open("wb") as file:
             process = subprocess.Popen(
-                [*command, *program_arguments],
+                [*TIDEGATE, "run", program, *own, "--", *arguments],
                 cwd=self._folder,
                 env=os.environ | environment,
                 stdin=subprocess.DEVNULL,

@@ -11,7 +11,8 @@ from typing import Literal, NamedTuple
 import pytest
 
 from tests.integration.exactly_once import Answer, Written, answer_of, assert_exactly_once, differences
-from tests.integration.running import Bench, Started, append, orders
+from tests.integration.programs import wait_until
+from tests.integration.running import KILLED, Bench, Started, append, orders
 from tests.integration.totals_program import Total
 from tidegate import failpoints
 
@@ -88,8 +89,8 @@ def start_until(bench: Bench, fail_points: str, index: int) -> Started:
     return started
 
 
-def kill_while_others_stand(bench: Bench, started: Started, victim: Victim, standing: int = 1) -> None:
-    started.wait_until_stopped(standing)
+def kill_while_others_stand(bench: Bench, started: Started, victim: Victim) -> None:
+    started.wait_until_stopped()
     if victim == "everything":
         started.send_to_all(signal.SIGKILL)
     elif victim == "jobmanager":
@@ -137,14 +138,16 @@ def test_a_crash_between_the_commits_of_two_sink_subtasks_loses_and_doubles_noth
     bench: Bench, victim: Victim
 ) -> None:
     answer = fill(bench, FEW)
-    fail_points = "commit:after:2@worker-0=stop,commit:before:2@worker-1=stop"
-    started = start_until(bench, fail_points, 0)
-    started.wait_for_fail_point(1)
-    started.wait_until_stopped(2)
-    pending = bench.pending()
-    assert len(pending) == 2
-    assert len(pending & set(bench.open_transactions())) == 1, "not between the two commits"
-    kill_while_others_stand(bench, started, victim, standing=2)
+    started = bench.start(*ARGUMENTS, fail_point="commit:before:3@worker-1=stop")
+    started.wait_for_fail_point()
+
+    def uncommitted() -> int:
+        return len(bench.pending() & set(bench.open_transactions()))
+
+    wait_until(lambda: uncommitted() == 1, "the commit of the other subtask")
+    assert len(bench.pending()) == 2
+    assert 0 < bench.read_up_to() < COUNT
+    kill_while_others_stand(bench, started, victim)
     bench.repeat_until_finished(started, *ARGUMENTS)
     bench.assert_right(answer)
     assert bench.view().attempt == 2
@@ -154,18 +157,21 @@ def test_a_crash_between_the_commits_of_two_sink_subtasks_loses_and_doubles_noth
 def test_a_job_that_dies_at_each_step_of_each_recovery_ends_right(bench: Bench) -> None:
     answer = fill(bench, MANY)
     places = (
-        "log-append:after:3@jobmanager",
-        "recovery-commit:before@jobmanager",
-        "recovery-commit:after@jobmanager",
-        "recovery-commit:after:2@jobmanager",
-        "recovery-abort:before@jobmanager",
-        "recovery-abort:after@jobmanager",
-        "trigger:after@jobmanager",
-        "upload:after@worker",
-        "log-append:before@jobmanager",
+        "log-append:after:3",
+        "recovery-commit:before",
+        "recovery-commit:after",
+        "recovery-commit:after:2",
+        "trigger:after",
+        "log-append:before",
+        "recovery-abort:before",
+        "recovery-abort:after",
     )
-    started = start_until(bench, ",".join(places), len(places) - 1)
-    bench.repeat_until_finished(started, *ARGUMENTS)
+    for place in places:
+        started = bench.start(*ARGUMENTS, fail_point=f"{place}@jobmanager")
+        started.wait_for_fail_point()
+        assert started.wait() == KILLED
+    assert 0 < bench.read_up_to() < COUNT
+    bench.repeat_until_finished(bench.start(*ARGUMENTS), *ARGUMENTS)
     bench.assert_right(answer)
     assert bench.view().attempt == 1 + len(places)
 

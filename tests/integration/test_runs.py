@@ -4,12 +4,14 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from tests.integration.jobs import CountingJob
 from tests.integration.programs import is_alive, wait_until
+from tidegate.deploy.local import ONE_STOP_SECONDS
 
 pytestmark = pytest.mark.slow
 SLOWLY = ["--pause", "0.001"]
@@ -50,7 +52,7 @@ def test_a_worker_killed_in_the_middle_loses_and_doubles_nothing(tmp_path: Path)
 def test_workers_die_with_a_killed_job_manager_and_the_same_command_goes_on(tmp_path: Path) -> None:
     job = CountingJob(tmp_path)
     with job.start("-p", "2", program=SLOWLY) as running:
-        running.wait_for_checkpoint()
+        running.wait_for_checkpoint(2)
         workers = running.workers
         running.process.kill()
         assert running.wait() == -signal.SIGKILL
@@ -93,6 +95,8 @@ def test_a_second_interrupt_does_not_wait_for_commits(tmp_path: Path) -> None:
         workers = running.workers
         running.interrupt()
         running.wait_for_text("finishing commits")
+        # Sooner it would be the first once more.
+        time.sleep(ONE_STOP_SECONDS * 1.2)
         running.interrupt()
         assert running.wait() == 130
         assert not any(map(is_alive, workers))
@@ -157,7 +161,10 @@ def test_python_runs_the_program_as_tidegate_does(tmp_path: Path) -> None:
 
 def test_state_in_memory_survives_workers(tmp_path: Path) -> None:
     job = CountingJob(tmp_path)
-    environment = {"TIDEGATE_FAIL_POINT": "acknowledge:after:3@worker-0", "TIDEGATE_FAIL_POINT_MARK": str(tmp_path / "m")}
+    environment = {
+        "TIDEGATE_FAIL_POINT": "acknowledge:after:3@worker-0",
+        "TIDEGATE_FAIL_POINT_MARK": str(tmp_path / "m"),
+    }
     done = job.run("-p", "2", "--state-backend", "memory", program=SLOWLY, environment=environment)
     assert done.returncode == 0, done.stderr
     assert "keeps checkpoints in this process" in done.stderr

@@ -35,6 +35,13 @@ def wait_for_checkpoint(bench: Bench, started: Started, job: str = "totals") -> 
     assert bench.read_up_to(job) < COUNT, "not in the middle of the stream"
 
 
+def stop_all(started: Started) -> None:
+    """The JobManager and both workers, one where its fail point is, the others wherever they are."""
+    started.wait_until_stopped()
+    started.send_to_all(signal.SIGSTOP)
+    started.wait_until_stopped(3)
+
+
 def assert_ends_as_taken_over(zombie: Started) -> None:
     assert zombie.wait() == TAKEN_OVER, zombie.said
     assert "was taken over" in zombie.said
@@ -57,10 +64,7 @@ def test_a_zombie_completes_nothing_and_says_who_has_taken_over(bench: Bench, pl
     owner = "jobmanager" if place.startswith(("log-append", "trigger")) else "worker-0"
     zombie = bench.start(*ARGUMENTS, fail_point=f"{place}@{owner}=stop")
     zombie.wait_for_fail_point()
-    zombie.wait_until_stopped()
-    # The JobManager and both workers, wherever the others were.
-    zombie.send_to_all(signal.SIGSTOP)
-    zombie.wait_until_stopped(3)
+    stop_all(zombie)
     old_workers = [worker.pid for worker in bench.takeover().workers]
     successor = bench.start(*ARGUMENTS)
     assert successor.wait() == 0, successor.said
@@ -113,12 +117,10 @@ def test_a_zombie_that_wakes_up_while_its_successor_is_at_work_is_turned_away(be
 @pytest.mark.slow
 def test_a_worker_that_stands_still_costs_checkpoints_and_then_its_life_but_no_record(bench: Bench) -> None:
     answer = fill(bench)
-    started = bench.start(
-        *ARGUMENTS, options=["--checkpoint-timeout", "300ms", "--set", "checkpoints.tolerable_failures=1"]
-    )
-    wait_for_checkpoint(bench, started)
-    standing = bench.takeover().workers[1].pid
-    os.kill(standing, signal.SIGSTOP)
+    options = ["--checkpoint-timeout", "300ms", "--set", "checkpoints.tolerable_failures=1"]
+    started = bench.start(*ARGUMENTS, fail_point="acknowledge:before:4@worker-1=stop", options=options)
+    started.wait_for_fail_point()
+    assert 0 < bench.read_up_to() < COUNT, "not in the middle of the stream"
     assert started.wait() == 0, started.said
     assert "is abandoned" in started.said
     bench.assert_right(answer)
@@ -154,7 +156,7 @@ def test_a_job_leaves_alone_what_a_job_with_a_longer_name_has_prepared(
     answer = fill(bench)
     standing = bench.start(*ARGUMENTS, job=waiting, fail_point="log-append:before:3@jobmanager=stop")
     standing.wait_for_fail_point()
-    standing.wait_until_stopped()
+    stop_all(standing)
     prepared = bench.open_transactions(waiting)
     assert len(prepared) >= 2
     dying = bench.start(*ARGUMENTS, job=restarted, fail_point="log-append:before:3@jobmanager=stop")

@@ -18,7 +18,7 @@ from tidegate.checkpoint.protocol import CheckpointCompleted, CommitPermit
 from tidegate.checkpoint.store import AppendResult, CheckpointStore, Taken, Won
 from tidegate.elements import Batch
 from tidegate.ids import Attempt, LogPosition
-from tidegate.runtime import channels, gate, router, sink_driver
+from tidegate.runtime import channels, gate, router
 from tidegate.scheduling.job_manager import JobManager
 from tidegate.state import object_handles
 from tidegate.storage.port import StorageUnavailable
@@ -29,8 +29,6 @@ class Mutation:
     apply: Callable[[pytest.MonkeyPatch], None]
     seeds: range
     """One of these has to find it."""
-    quick: bool = True
-    """Whether `make test` tries it."""
 
 
 def commits_when_prepared(patch: pytest.MonkeyPatch) -> None:
@@ -200,36 +198,30 @@ def takes_the_acknowledgements_of_any_checkpoint(patch: pytest.MonkeyPatch) -> N
     patch.setattr(coordinator.Coordinator, "_awaits", wrong)
 
 
-def says_lost_of_what_no_checkpoint_named(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(sink_driver, "_to_be_read_again", lambda failure: failure)
-
-
 def says_lost_without_asking_the_log(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(JobManager, "_must_confirm", property(lambda self: False))
 
 
 MUTATIONS: dict[str, Mutation] = {
-    function.__name__: Mutation(function, seeds, quick)
-    for function, seeds, quick in (
-        (commits_when_prepared, range(50), True),
-        (acknowledges_what_may_not_be_stored, range(100), True),
-        (forgets_what_was_prepared_for_an_abandoned_checkpoint, range(100), True),
-        (lists_only_the_newest_pending_transaction, range(200), True),
-        (aborts_before_it_commits_at_recovery, range(50), True),
-        (aborts_nothing_at_recovery, range(50), True),
-        (commits_nothing_at_recovery, range(50), True),
-        (tries_the_next_position_after_a_conflict, range(50), True),
-        (wins_a_position_that_was_pruned, range(400), True),
-        (does_not_align, range(50), True),
-        (reuses_a_slot_as_soon_as_it_is_committed, range(100), True),
-        (captures_mutable_state_by_reference, range(50), True),
-        (triggers_before_the_commits_are_reported, range(50), True),
-        (loses_a_data_frame_and_does_not_notice, range(50), True),
-        (lets_a_barrier_overtake_what_waits_for_company, range(50), True),
-        (writes_on_while_the_last_transaction_is_flushed, range(50), True),
-        (goes_back_to_an_older_checkpoint_silently, range(50), True),
-        (shares_transactional_ids_between_attempts, range(50), True),
-        (takes_the_acknowledgements_of_any_checkpoint, range(100), True),
-        (says_lost_without_asking_the_log, range(5800, 5900), True),
+    function.__name__: Mutation(function, seeds)
+    for function, seeds in (
+        (commits_when_prepared, range(50)),
+        (acknowledges_what_may_not_be_stored, range(100)),
+        (forgets_what_was_prepared_for_an_abandoned_checkpoint, range(100)),
+        (lists_only_the_newest_pending_transaction, range(200)),
+        (aborts_before_it_commits_at_recovery, range(50)),
+        (aborts_nothing_at_recovery, range(50)),
+        (commits_nothing_at_recovery, range(50)),
+        (tries_the_next_position_after_a_conflict, range(50)),
+        (does_not_align, range(50)),
+        (reuses_a_slot_as_soon_as_it_is_committed, range(100)),
+        (captures_mutable_state_by_reference, range(50)),
+        (triggers_before_the_commits_are_reported, range(50)),
+        (loses_a_data_frame_and_does_not_notice, range(50)),
+        (lets_a_barrier_overtake_what_waits_for_company, range(50)),
+        (writes_on_while_the_last_transaction_is_flushed, range(50)),
+        (goes_back_to_an_older_checkpoint_silently, range(50)),
+        (shares_transactional_ids_between_attempts, range(50)),
+        (takes_the_acknowledgements_of_any_checkpoint, range(100)),
     )
 }

@@ -14,22 +14,11 @@ def first_found(mutation: Mutation) -> Result | None:
         return next(found, None)
 
 
-def of_speed(quick: bool) -> list[str]:
-    return [name for name, mutation in MUTATIONS.items() if mutation.quick is quick]
-
-
-@pytest.mark.parametrize("name", of_speed(quick=True))
+@pytest.mark.parametrize("name", MUTATIONS)
 def test_an_error_of_the_protocol_is_found(name: str) -> None:
     found = first_found(MUTATIONS[name])
     assert found is not None, f"no seed of {MUTATIONS[name].seeds} shows that the protocol {name}"
     assert run_seed(found.seed).violation is None, "the protocol as it is"
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize("name", of_speed(quick=False))
-def test_a_rare_error_of_the_protocol_is_found(name: str) -> None:
-    test_an_error_of_the_protocol_is_found(name)
 
 
 def test_a_violation_is_printed_with_the_command_that_replays_it(capsys: pytest.CaptureFixture[str]) -> None:

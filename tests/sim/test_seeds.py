@@ -10,15 +10,15 @@ from tidegate.testing.sim.__main__ import main
 from tidegate.testing.sim.world import run_seed
 
 FOUND = {
-    2701: "A JobManager that had created the log slept, and won a position that others had used and pruned since: it ran "
-    "the whole job once more. The entry below, which is never pruned, was its own.",
+    2701: "A JobManager that had created the log slept, and won a position that others had used and pruned since: it "
+    "ran the whole job once more. The entry below, which is never pruned, was its own.",
     3487: "A JobManager that never took over was stopped while it waited to start workers again: it committed, aborted "
     "and recorded a clean stop beside the JobManager that ran the job.",
     5825: "A JobManager that was taken over while it restored found a state file that its successor had deleted, and "
     "stopped with exit code 3 for damage instead of 4.",
     9068: "The same, of a JobManager that slept between its takeover and its deployment.",
 }
-"""What each of these found, in the drawing of faults of today: another drawing makes other seeds of them."""
+"""What each of these found at the time; `test_scenarios` keeps the same as scripts, whatever seeds come to draw."""
 
 
 @pytest.mark.parametrize("seed", range(60))

@@ -7,7 +7,7 @@ Imported with `tidegate` itself: everything that is slow to import is imported w
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from tidegate.metrics import JobResult, Reporter
 
@@ -22,7 +22,7 @@ def run(job: "Job", in_process: bool = False) -> JobResult:
 
     refuse_while_loading("job.run()")
     spec = _spec_of_script()
-    if spec is None:
+    if spec is None or (in_process and not _is_known_to_program(job)):
         return _run_here(job)
     # In one process it is this very object that runs, so that the program can look into its sinks afterwards.
     return _or_exit(lambda: _run_here(job) if in_process else _launch(_spec_of_job(job, spec)))
@@ -81,18 +81,34 @@ def _spec_of_job(job: "Job", spec: "ProgramSpec") -> "ProgramSpec":
     import msgspec
 
     from tidegate.deploy.program import DEFAULT_NAME, load
-    from tidegate.errors import InvalidError
 
+    if not _is_known_to_program(job):
+        # Nothing is imported to see: a test runner that is imported once more may run the tests once more.
+        _refuse(job, spec, "cannot find it")
     name = _name_in_program(job)
     found = msgspec.structs.replace(spec, attribute=name if name != DEFAULT_NAME else None)
-    other = load(found).name
-    if other != job.name:
-        raise InvalidError(
-            f"job.run() was called for job {job.name}, and other processes that import the program find job {other}",
-            remedy="Bind the job to a name at the top level of the program, or give `build` to tg.main(build).",
-            where=str(spec),
-        )
+    other = load(found)
+    if other.name != job.name:
+        _refuse(job, spec, f"find job {other.name}")
+    if _description(other, spec) != _description(job, spec):
+        _refuse(job, spec, "build it with another graph")
     return found
+
+
+def _refuse(job: "Job", spec: "ProgramSpec", what_others_do: str) -> NoReturn:
+    from tidegate.errors import InvalidError
+
+    raise InvalidError(
+        f"job.run() was called for job {job.name}, and other processes that import the program {what_others_do}",
+        remedy="Bind the job to a name at the top level of the program, give `build` to tg.main(build), or run the job "
+        "in this process alone: job.run(in_process=True).",
+        where=str(spec),
+    )
+
+
+def _description(job: "Job", spec: "ProgramSpec") -> list[str]:
+    """What is compared of its graph. Classes of the program are of `__main__` here, and of its module elsewhere."""
+    return [line.replace("__main__.", f"{spec.module}.") for line in job.graph().fingerprint().lines]
 
 
 def _spec_of_function(build: Callable[[list[str]], "Job"], spec: "ProgramSpec") -> "ProgramSpec":
@@ -108,6 +124,14 @@ def _spec_of_function(build: Callable[[list[str]], "Job"], spec: "ProgramSpec") 
             where=str(spec),
         )
     return msgspec.structs.replace(spec, attribute=name)
+
+
+def _is_known_to_program(job: "Job") -> bool:
+    """Whether the program looks like this job's, and not like a test runner, under which it runs."""
+    from tidegate.deploy.program import BUILD_NAME, DEFAULT_NAME
+
+    names = vars(sys.modules["__main__"])
+    return _name_in_program(job) is not None or DEFAULT_NAME in names or BUILD_NAME in names
 
 
 def _name_in_program(thing: object) -> str | None:

@@ -62,7 +62,8 @@ def render_changes(before: JobStatus | None, after: JobStatus) -> list[str]:
     """What a plain log says when a status follows another: changes of state, and restarts with their reason."""
     lines: list[str] = []
     if before is None or after.state != before.state:
-        lines.append(f"{after.job} {after.state}, attempt {after.attempt}{f': {after.note}' if after.note else ''}")
+        attempt = f", attempt {after.attempt}" if after.attempt else ""
+        lines.append(f"{after.job} {after.state}{attempt}{f': {after.note}' if after.note else ''}")
     if before is not None and after.restarts > before.restarts:
         lines.append(f"{after.job} restarted, {render_plural(after.restarts, 'restart')} in all")
     return lines

@@ -74,7 +74,7 @@ SETTINGS: dict[str, Setting] = {
         Setting("batch.size", partial(parse_whole, least=1), 2048),
         Setting("batch.linger", parse_duration, 0.005, format_duration),
         Setting("batch.step_target", parse_positive_duration, 0.02, format_duration),
-        Setting("channel.bytes", parse_size, 2**19, format_size),
+        Setting("channel.bytes", parse_size, 2**17, format_size),
         Setting("log.format", partial(parse_choice, choices=("text", "json")), "text"),
     )
 }

@@ -5,6 +5,7 @@ socket pair that carries nothing: its end says that the other side may have died
 Nothing here blocks: the loop calls `step` when something came, and at `wake_at`.
 """
 
+import json
 import os
 import socket
 import subprocess
@@ -49,6 +50,15 @@ class WorkerParameters(msgspec.Struct, frozen=True):
     life_fd: int
     """The child's end of the socket pair."""
     parent: int
+
+
+def encode_parameters(parameters: WorkerParameters) -> str:
+    """In ASCII: paths and arguments may hold bytes that are no UTF-8, and msgspec refuses those."""
+    return json.dumps(msgspec.to_builtins(parameters))
+
+
+def decode_parameters(text: str) -> WorkerParameters:
+    return msgspec.convert(json.loads(text), WorkerParameters)
 
 
 @dataclass
@@ -199,7 +209,7 @@ class LocalCluster:
                 process = subprocess.Popen(
                     [sys.executable, "-P", "-m", "tidegate.worker"],
                     stdin=subprocess.DEVNULL,
-                    env=os.environ | {PARAMETERS_VARIABLE: msgspec.json.encode(parameters).decode()},
+                    env=os.environ | {PARAMETERS_VARIABLE: encode_parameters(parameters)},
                     cwd=self._program.folder,
                     pass_fds=[theirs.fileno()],
                 )

@@ -10,6 +10,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 Done = Callable[[Any, BaseException | None], None]
@@ -63,12 +64,11 @@ class ThreadExecutor:
         self._lanes[lane].put((work, done))
 
     def drain(self) -> bool:
-        """Bring back what is finished; on the stepping thread. False when there was nothing."""
-        found = False
-        while not self._finished.empty():
-            found = True
+        """Bring back what is finished by now; on the stepping thread. False when there was nothing."""
+        count = self._finished.qsize()
+        for _ in range(count):
             self._finished.get()()
-        return found
+        return count > 0
 
     def close(self) -> None:
         """Let the threads end when they have done what was submitted; waits for none of them."""
@@ -79,16 +79,17 @@ class ThreadExecutor:
     def _run(self, lane: "queue.SimpleQueue[_Work | None]") -> None:
         while (item := lane.get()) is not None:
             self._finish(*item)
+            # What it holds, a snapshot perhaps, must not live until there is something else to do.
+            del item
 
     def _finish(self, work: Callable[[], Any], done: Done) -> None:
         try:
             result = work()
         # Whatever it is: an end of this thread would silence the lane.
         except BaseException as error:
-            failure = error
-            self._finished.put(lambda: done(None, failure))
+            self._finished.put(partial(done, None, error))
         else:
-            self._finished.put(lambda: done(result, None))
+            self._finished.put(partial(done, result, None))
         self._wake_up.set()
 
 
@@ -108,7 +109,8 @@ class InlineExecutor:
             work, done = self._waiting.popleft()
             try:
                 result = work()
-            except Exception as error:
+            # `sys.exit()` too, as on a thread; but Ctrl-C is for the loop, whose thread this is.
+            except (Exception, SystemExit) as error:
                 done(None, error)
             else:
                 done(result, None)

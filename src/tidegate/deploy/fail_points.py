@@ -45,7 +45,9 @@ class FailPoint:
                 os.close(os.open(self.mark, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
             except FileExistsError:
                 return
-        os.kill(os.getpid(), self.action)
+        # To this thread, not to the process: another thread may take that, and this one goes on for a while before it
+        # stops, beyond the place and perhaps with a lock.
+        signal.raise_signal(self.action)
 
 
 def arm_from(environment: Mapping[str, str], process: str) -> None:

@@ -19,7 +19,7 @@ from tidegate.deploy.processes import failure_of_exit, kill_recorded
 from tidegate.errors import ErrorKind, Failure, raise_failure
 from tidegate.graph.logical import LogicalGraph
 from tidegate.ids import Attempt, WorkerIndex
-from tidegate.runtime.control import ToJobManager, ToWorker
+from tidegate.runtime.control import TaskFailed, ToJobManager, ToWorker
 from tidegate.runtime.worker import Worker, WorkerPorts
 from tidegate.scheduling import protocol as p
 from tidegate.scheduling.performer import JobManagerPerformer
@@ -56,7 +56,7 @@ class InProcessCluster:
             worker.start()
 
     def send(self, attempt: Attempt, worker: WorkerIndex, message: ToWorker) -> None:
-        if attempt == self._attempt:
+        if attempt == self._attempt and worker in self._workers:
             self._to_workers.append((worker, message))
 
     def end(self, attempt: Attempt, grace: float) -> None:
@@ -76,6 +76,20 @@ class InProcessCluster:
 
     def step(self) -> tuple[bool, float | None]:
         """One step of each worker; whether anything was done, and when there will be something to do."""
+        try:
+            return self._step()
+        # In a process it would end that worker alone.
+        except SystemExit as error:
+            self._hear(self._attempt, WorkerIndex(0), TaskFailed(None, failure_of_exit(error)))
+            return True, None
+
+    def close(self) -> None:
+        """End the workers, whatever they are at."""
+        for worker in self._workers.values():
+            worker.close()
+        self._drop_attempt()
+
+    def _step(self) -> tuple[bool, float | None]:
         worked = self._carry()
         wake_at: list[float] = []
         for worker in list(self._workers.values()):
@@ -84,12 +98,6 @@ class InProcessCluster:
             if progress.wake_at is not None:
                 wake_at.append(progress.wake_at)
         return self._executor.drain() or worked, min(wake_at, default=None)
-
-    def close(self) -> None:
-        """End the workers, whatever they are at."""
-        for worker in self._workers.values():
-            worker.close()
-        self._drop_attempt()
 
     def _drop_attempt(self) -> None:
         self._workers = {}

@@ -23,6 +23,11 @@ STATUS_SECONDS = 0.25
 """Between two looks at the status; what becomes of one is the reporter's choice."""
 
 
+ONE_STOP_SECONDS = 0.5
+"""What comes so soon after the first request to stop is that request once more: `timeout` and other wrappers signal
+their child and then its whole group."""
+
+
 class LocalLoop:
     """Drives one performer over a cluster until the JobManager ends."""
 
@@ -79,14 +84,15 @@ def stop_signals(stop: Callable[[], None], wake_up: WakeUp) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    has_come = False
+    came_at = math.inf
 
     def handle(number: int, frame: FrameType | None) -> None:
-        nonlocal has_come
-        if has_come:
+        nonlocal came_at
+        if time.monotonic() > came_at + ONE_STOP_SECONDS:
             raise KeyboardInterrupt
-        has_come = True
-        stop()
+        if came_at == math.inf:
+            came_at = time.monotonic()
+            stop()
 
     before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
     descriptor = signal.set_wakeup_fd(wake_up.signal_fileno, warn_on_full_buffer=False)
@@ -95,4 +101,5 @@ def stop_signals(stop: Callable[[], None], wake_up: WakeUp) -> Iterator[None]:
     finally:
         signal.set_wakeup_fd(descriptor)
         for number, handler in before.items():
-            signal.signal(number, handler)
+            # None: it was no handler of Python's, and cannot be put back.
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)

@@ -22,6 +22,8 @@ from tidegate.operators.user_code import user_traceback
 _IS_LINUX = sys.platform == "linux"
 _PR_SET_PDEATHSIG = 1
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+"""What asks a job to stop."""
 KILL_PATIENCE = 10.0
 """Seconds in which a process that was sent SIGKILL must be gone."""
 
@@ -90,9 +92,9 @@ def die_with_parent(parent: int) -> None:
 
 @contextmanager
 def without_interrupts() -> Iterator[None]:
-    """Ctrl-C waits while this lasts. A process started meanwhile begins so, and keeps it until `ignore_interrupts`: it
-    is in a terminal's foreground before its first line runs."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    """Ctrl-C and SIGTERM wait while this lasts. A process started meanwhile begins so, and keeps it until
+    `ignore_interrupts`: what a whole process group gets reaches it before its first line runs."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
     try:
         yield
     finally:
@@ -100,9 +102,12 @@ def without_interrupts() -> Iterator[None]:
 
 
 def ignore_interrupts() -> None:
-    """Ctrl-C is not for this process, also what of it has waited since `without_interrupts`."""
+    """Ctrl-C and SIGTERM are not for this process, also what of them has waited since `without_interrupts`: terminals,
+    `timeout` and service managers send them to all processes of a job, and the JobManager alone stops it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    # Taken and not ignored: what user code starts would inherit that, and could not be terminated any more.
+    signal.signal(signal.SIGTERM, lambda number, frame: None)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
 
 
 def describe_exit(code: int) -> str:
@@ -115,7 +120,10 @@ def describe_exit(code: int) -> str:
         return f"killed by signal {-code}"
 
 
-def failure_of_exit(error: SystemExit) -> Failure:
-    """`sys.exit()` in user code in the middle of a job: an error as any other, never the job's good end."""
-    text = f"the program ended itself with exit code {error.code!r} in the middle of a job"
-    return Failure(ErrorKind.USER_CODE, text, "Raise an exception instead.", traceback=user_traceback(error))
+def failure_of_exit(error: BaseException) -> Failure:
+    """What is no Exception (`sys.exit()`, KeyboardInterrupt), from user code in the middle of a job: an error as any
+    other, never the job's good end."""
+    code = f"ended itself with exit code {error.code!r}" if isinstance(error, SystemExit) else ""
+    done = code or f"raised {type(error).__name__}"
+    text = f"the program {done} in the middle of a job"
+    return Failure(ErrorKind.USER_CODE, text, "Raise an Exception instead.", traceback=user_traceback(error))

@@ -11,6 +11,8 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
+from tidegate.errors import InvalidError
+
 _PREFIX = "tidegate-run-"
 _LOCK = "lock"
 _LONGEST_PATH = 60
@@ -21,7 +23,8 @@ class RuntimeFolder:
     """Mode 0700. Making one removes what killed processes of this user left beside it."""
 
     def __init__(self, parent: Path | None = None) -> None:
-        """`parent`: where to make it; by default $XDG_RUNTIME_DIR, or /tmp where that is not usable."""
+        """`parent`: where to make it; by default $XDG_RUNTIME_DIR or /tmp, whichever will do. Raises InvalidError when
+        none will."""
         parent = _parent() if parent is None else parent
         remove_abandoned(parent)
         self.path = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
@@ -40,8 +43,19 @@ class RuntimeFolder:
 
 
 def _parent() -> Path:
-    usual = Path(os.environ.get("XDG_RUNTIME_DIR") or "/tmp")
-    return usual if len(os.fsencode(usual)) <= _LONGEST_PATH and os.access(usual, os.W_OK) else Path("/tmp")
+    for path in (os.environ.get("XDG_RUNTIME_DIR", ""), "/tmp", os.environ.get("TMPDIR", "")):
+        if path and _is_usable(path):
+            return Path(path).absolute()
+    raise InvalidError(
+        "there is no folder for the sockets of a job: /tmp cannot be written",
+        remedy=f"Set TMPDIR to a folder that can be, with a path of at most {_LONGEST_PATH} bytes.",
+    )
+
+
+def _is_usable(path: str) -> bool:
+    # What is below /run/user goes when the user logs out, and a job may stay.
+    is_lasting = not path.startswith("/run/user/")
+    return is_lasting and len(os.fsencode(path)) <= _LONGEST_PATH and os.access(path, os.W_OK | os.X_OK)
 
 
 def remove_abandoned(parent: Path) -> None:

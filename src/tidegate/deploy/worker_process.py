@@ -1,17 +1,19 @@
 """A worker process: imports the program, then steps a `Worker` until it is told to stop, is killed, or has no parent.
 
-It ignores Ctrl-C: whether a job stops is the JobManager's to decide. It dies with its parent, twice over: by the
-kernel's parent-death signal, and by a thread that waits for the end of the inherited socket, whatever user code does.
+It ignores Ctrl-C and SIGTERM: whether a job stops is the JobManager's to decide. It dies with its parent, twice over:
+by the kernel's parent-death signal, and by a thread that waits for the end of the inherited socket, whatever user code
+does.
 """
 
 import gc
+import io
 import math
 import os
-import signal
 import socket
 import sys
 import threading
 import time
+from contextlib import suppress
 from typing import NoReturn
 
 import msgspec
@@ -19,7 +21,7 @@ import zmq
 
 from tidegate.checkpoint.store import CheckpointStore
 from tidegate.clock import SystemClock
-from tidegate.deploy.cluster import PARAMETERS_VARIABLE, WorkerParameters
+from tidegate.deploy.cluster import PARAMETERS_VARIABLE, WorkerParameters, decode_parameters
 from tidegate.deploy.executor import ThreadExecutor, WakeUp
 from tidegate.deploy.fail_points import arm_from
 from tidegate.deploy.processes import die_with_parent, failure_of_exit, ignore_interrupts
@@ -45,19 +47,27 @@ LAST_WORDS = 5.0
 def main() -> NoReturn:
     """Run the worker that the environment describes. Does not return."""
     ignore_interrupts()
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    parameters = msgspec.json.decode(os.environ.pop(PARAMETERS_VARIABLE), type=WorkerParameters)
+    if PARAMETERS_VARIABLE not in os.environ:
+        sys.exit("A worker is started by the JobManager: start the job with `tidegate run`.")
+    parameters = decode_parameters(os.environ.pop(PARAMETERS_VARIABLE))
     die_with_parent(parameters.parent)
-    _watch_parent(parameters.life_fd)
+    watch_parent(parameters.life_fd)
     arm_from(os.environ, f"worker-{parameters.worker}")
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # It is killed when its attempt fails: what user code said until then must be out.
+        sys.stdout.reconfigure(line_buffering=True)
     code = WorkerProcess(parameters).run()
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        # None when it was closed from the start. Where its reader is gone, nobody misses what it holds.
+        if stream is not None:
+            with suppress(OSError, ValueError):
+                stream.flush()
     # Not sys.exit: threads of libraries and handles that close "cleanly" have no say in what becomes of transactions.
     os._exit(code)
 
 
-def _watch_parent(descriptor: int) -> None:
+def watch_parent(descriptor: int) -> None:
+    """From now on a thread ends this process when the other side of this inherited socket is closed."""
     os.set_inheritable(descriptor, False)
     life = socket.socket(fileno=descriptor)
 
@@ -82,8 +92,10 @@ class WorkerProcess:
         self._executor = ThreadExecutor(self._wake_up)
         self._worker: Worker | None = None
         self._broke_at: float | None = None
+        self._is_deployed = False
+        """Until then frames of peers that were deployed earlier stay in the socket: there is nobody to take them."""
         self._poller = zmq.Poller()
-        for source in (self._control.socket, self._data.inbox, *self._data.monitors, self._wake_up):
+        for source in (self._control.socket, *self._data.monitors, self._wake_up):
             self._poller.register(source, zmq.POLLIN)
 
     def run(self) -> int:
@@ -97,7 +109,7 @@ class WorkerProcess:
                 self._round(self._worker)
         # Also SystemExit, which is no Exception: `sys.exit()` in user code must not look like a worker's good end.
         except BaseException as error:
-            self._tell_and_end(failure_of_exit(error) if isinstance(error, SystemExit) else failure_of(error))
+            self._tell_and_end(failure_of(error) if isinstance(error, Exception) else failure_of_exit(error))
             return 1
         self._data.close()
         self._control.close(linger=LONGEST_WAIT)
@@ -122,7 +134,7 @@ class WorkerProcess:
         self._look_at_connections()
         self._executor.drain()
         self._control_round(worker)
-        while (frame := self._data.receive()) is not None:
+        while self._is_deployed and (frame := self._data.receive()) is not None:
             worker.receive_frame(frame)
 
     def _wait(self, seconds: float) -> None:
@@ -146,8 +158,9 @@ class WorkerProcess:
 
     def _take(self, message: control.ToWorker, worker: Worker | None) -> None:
         if isinstance(message, Deploy):
-            for monitor in self._data.connect(message.peers):
-                self._poller.register(monitor, zmq.POLLIN)
+            self._is_deployed = True
+            for source in (self._data.inbox, *self._data.connect(message.peers)):
+                self._poller.register(source, zmq.POLLIN)
         if worker is not None:
             worker.receive(message)
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from tidegate.elements import Batch
 from tidegate.operators.context import Context, OutputBuffer
 from tidegate.operators.contracts import OperatorContext
-from tidegate.operators.user_code import NOT_RECORDS, describe, raise_user_error, refuse_outputs
+from tidegate.operators.user_code import NOT_RECORDS, as_refusal, describe, raise_user_error, refuse_outputs
 
 
 class UserFunction(Protocol):
@@ -50,6 +50,7 @@ class ProcessOperator:
         waiting = OutputBuffer(self._tags, timed=batch.timestamps is not None)
         context._collect_into(waiting)
         records, value, nothing = waiting.main.values, None, [None] * len(batch)
+        outputs: Iterable[Any] | None = None
         try:
             for value, key, stamp in zip(batch.values, batch.keys or nothing, batch.timestamps or nothing, strict=True):
                 set_current_key(key)
@@ -70,7 +71,7 @@ class ProcessOperator:
                     yield from waiting.take()
                     records = waiting.main.values
         except Exception as error:
-            raise_user_error(error, self._operator, f"on record {describe(value)}")
+            raise_user_error(as_refusal(error, outputs), self._operator, f"on record {describe(value)}")
         yield from waiting.take()
 
     def end_of_input(self) -> Iterable[Batch]:

@@ -1,10 +1,12 @@
-"""A source's two halves in a task: `SourceInput` keeps what is read and where, `SourceOperator` makes values of what was read.
+"""A source's two halves in a task: `SourceInput` keeps what is read and where, `SourceOperator` makes values of what
+was read.
 
-The position of a split is that of the last batch that was given to the chain, and a barrier is only put between batches:
-so what a checkpoint holds is the first record not yet emitted, never what a reader has fetched ahead.
+The position of a split is that of the last batch that was given to the chain, and a barrier is only put between
+batches: so what a checkpoint holds is the first record not yet emitted, never what a reader has fetched ahead.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
@@ -13,7 +15,7 @@ from tidegate.elements import Batch
 from tidegate.errors import InternalError
 from tidegate.operators.contracts import Deserializer, SourceReader
 from tidegate.operators.stateless import FAIL, FunctionOperator
-from tidegate.operators.user_code import OnError
+from tidegate.operators.user_code import OnError, raise_user_error
 
 
 class SourceInput:
@@ -22,12 +24,13 @@ class SourceInput:
     def __init__(self, reader: SourceReader) -> None:
         self._reader = reader
         self._splits: dict[str, SplitState] = {}
+        self._unfinished = 0
         self._no_more = False
 
     @property
     def has_ended(self) -> bool:
         """Every split that this subtask will ever have is finished."""
-        return self._no_more and all(split.finished for split in self._splits.values())
+        return self._no_more and self._unfinished == 0
 
     @property
     def splits(self) -> tuple[SplitState, ...]:
@@ -36,11 +39,14 @@ class SourceInput:
 
     def assign(self, splits: Sequence[SplitState], no_more: bool) -> None:
         """The enumerator gives these; `no_more`: they are the last."""
+        if splits and self._no_more:
+            raise InternalError(f"split {splits[0].id} was assigned after it was said that no more would come")
         for split in splits:
             if split.id in self._splits:
                 raise InternalError(f"split {split.id} was assigned twice")
             self._splits[split.id] = split
         unfinished = [split for split in splits if not split.finished]
+        self._unfinished += len(unfinished)
         if unfinished:
             self._reader.add_splits(unfinished)
         self._no_more = self._no_more or no_more
@@ -50,9 +56,14 @@ class SourceInput:
         fetched = self._reader.poll(max_records)
         if fetched is None:
             return None
-        split = self._splits[fetched.split]
-        finished = split.finished or fetched.finished
-        self._splits[split.id] = msgspec.structs.replace(split, position=fetched.next_position, finished=finished)
+        split = self._splits.get(fetched.split)
+        if split is None or split.finished:
+            what = "was not given" if split is None else "had said to be finished"
+            raise InternalError(f"the source's reader brought records of split {fetched.split}, which it {what}")
+        self._unfinished -= fetched.finished
+        self._splits[split.id] = msgspec.structs.replace(
+            split, position=fetched.next_position, finished=fetched.finished
+        )
         return Batch(fetched.values, None, fetched.timestamps)
 
     def close(self) -> None:
@@ -69,12 +80,23 @@ class SourceOperator(FunctionOperator):
     def process(self, batch: Batch) -> list[Batch]:
         if self._deserializer is None:
             return [batch] if batch.values else []
-        try:
-            values = self._deserializer.decode(batch.values)
-        except Exception:
+        values = _decoded_at_once(self._deserializer, batch.values)
+        if values is None:
             decoded, kept, rejected = self._call_each(batch)
             return ([Batch(decoded, None, kept.timestamps)] if decoded else []) + rejected
+        if len(values) != len(batch):
+            wrong = ValueError(f"the deserializer made {len(values)} values of {len(batch)} records")
+            raise_user_error(wrong, self._context, "when decoding")
         return [Batch(values, None, batch.timestamps)] if values else []
+
+
+def _decoded_at_once(deserializer: Deserializer, raw: list[Any]) -> list[Any] | None:
+    """None where one of them cannot be decoded: which one is found outside of the `except`, so that the error is told
+    once."""
+    try:
+        return deserializer.decode(raw)
+    except Exception:
+        return None
 
 
 def _as_it_is(value: object) -> object:

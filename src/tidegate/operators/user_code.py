@@ -45,7 +45,22 @@ def user_traceback(error: BaseException) -> str:
     frame = error.__traceback__
     while frame is not None and _is_engine(frame):
         frame = frame.tb_next
-    return "" if frame is None else "".join(traceback.format_exception(type(error), error, frame))
+    if frame is None:
+        return ""
+    if isinstance(error, TidegateError):
+        return _frames_before_ours(frame)
+    return "".join(traceback.format_exception(type(error), error, frame))
+
+
+def _frames_before_ours(frame: TracebackType) -> str:
+    """The frames from `frame` on that are not the engine's. The error itself is told behind them, in full."""
+    kept = []
+    following: TracebackType | None = frame
+    for summary in traceback.extract_tb(frame):
+        if following is not None and not _is_engine(following):
+            kept.append(summary)
+        following = following.tb_next if following is not None else None
+    return "".join(("Traceback (most recent call last):\n", *traceback.format_list(kept)))
 
 
 def _is_engine(frame: TracebackType) -> bool:
@@ -67,8 +82,10 @@ def raise_user_error(error: Exception, context: OperatorContext, doing: str) -> 
     where = place(context.operator, context.subtask, context.attempt)
     if isinstance(error, TidegateError):
         failure = error.failure
+        # What was raised deeper down may know the operator and not the subtask.
+        known = where if where.startswith(failure.where) else failure.where
         error.failure = msgspec.structs.replace(
-            failure, where=failure.where or where, traceback=failure.traceback or user_traceback(error)
+            failure, where=known, traceback=failure.traceback or user_traceback(error)
         )
         raise error
     message = f"{type(error).__name__} {doing}: {error}"
@@ -107,6 +124,13 @@ def refuse_outputs(outputs: object) -> NoReturn:
         f"the function returned one {type(outputs).__name__}, which would be taken apart into its elements; "
         "yield it, or return [it]"
     )
+
+
+def as_refusal(error: Exception, outputs: object) -> Exception:
+    """`error`; or, where it is only that the `outputs` of a record cannot be iterated, one that says what to do."""
+    if outputs is None or hasattr(outputs, "__iter__"):
+        return error
+    return TypeError(f"the function returned one {type(outputs).__name__}; yield it, or return [it]")
 
 
 def copy_function(function: Function, operator: OperatorName) -> Function:

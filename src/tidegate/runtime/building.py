@@ -1,11 +1,16 @@
-"""Makes the tasks of one worker from the graph: operators, channels, gates, state backends, sink drivers. Nothing runs here."""
+"""Makes the tasks of one worker from the graph: operators, channels, gates, state backends, sink drivers. Nothing runs
+here."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
+
+import msgspec
 
 from tidegate.checkpoint.store import CheckpointStore
 from tidegate.checkpoint.transactions import SinkTransactions
 from tidegate.clock import Clock
+from tidegate.errors import Failure, TidegateError, place
 from tidegate.graph.logical import ErrorPolicy, LogicalGraph, LogicalNode
 from tidegate.graph.physical import ChannelId, Edge, PhysicalGraph, Vertex, worker_of
 from tidegate.ids import OperatorName, TaskId, WorkerIndex
@@ -24,6 +29,8 @@ from tidegate.runtime.snapshots import SnapshotWriter
 from tidegate.runtime.task import Task, TaskParts
 from tidegate.state.backend import KeyedStateBackend
 from tidegate.state.object_backend import ObjectStateBackend
+
+Opened = TypeVar("Opened")
 
 
 @dataclass(frozen=True)
@@ -90,7 +97,7 @@ class TaskBuilder:
             operators=(),
             outputs=self._outputs(id),
             source=self._source(nodes[0], vertex, id),
-            gate=InputGate({c: self._channels.input(c) for c in inputs}, self._deploy.last_checkpoint) if inputs else None,
+            gate=self._gate(inputs),
             backends=backends,
             writer=SnapshotWriter(self._ports.store, id, self._deploy.attempt, options),
             ended=frozenset(name for name in vertex.operators if name in self._restored and self._restored[name].ended),
@@ -104,6 +111,10 @@ class TaskBuilder:
         task = Task(parts, self._ports.executor, self._ports.clock, self._ports.send_control)
         late.append(task)
         return task, backends
+
+    def _gate(self, inputs: Sequence[ChannelId]) -> InputGate | None:
+        channels = {channel: self._channels.input(channel) for channel in inputs}
+        return InputGate(channels, self._deploy.last_checkpoint) if channels else None
 
     def _backend(self, node: LogicalNode, vertex: Vertex, id: TaskId) -> KeyedStateBackend:
         return ObjectStateBackend(node.name, id.subtask, vertex.parallelism, self._deploy.max_parallelism)
@@ -135,7 +146,9 @@ class TaskBuilder:
         if node.source is None:
             return None
         context = SourceContext(self._deploy.job, node.name, id.subtask, vertex.parallelism, self._deploy.attempt)
-        return SourceInput(node.source.open_reader(context))
+        source = node.source
+        where = place(node.name, id.subtask, self._deploy.attempt)
+        return SourceInput(_open(lambda: source.open_reader(context), where))
 
     def _sink_driver(
         self, node: LogicalNode, vertex: Vertex, id: TaskId, task: Callable[[], Task]
@@ -143,10 +156,11 @@ class TaskBuilder:
         """`task` is asked when the sink has news: it does not exist yet."""
         if node.sink is None:
             return None
-        deploy = self._deploy
+        deploy, sink = self._deploy, node.sink
+        where = place(node.name, id.subtask, deploy.attempt)
         context = SinkContext(deploy.job, node.name, id.subtask, vertex.parallelism, deploy.attempt)
         transactions = SinkTransactions(
-            node.sink.transaction_prefix or deploy.job,
+            sink.transaction_prefix or deploy.job,
             deploy.instance,
             deploy.attempt,
             node.name,
@@ -154,13 +168,13 @@ class TaskBuilder:
             deploy.options.pool_limit,
         )
         return SinkDriver(
-            node.sink.open_writer(context),
+            _open(lambda: sink.open_writer(context), where),
             transactions,
             f"sink:{id}",
             self._ports.executor,
             self._ports.clock,
             lambda event: task().tell_from_sink(event),
-            lambda failure: task().fail(failure),
+            lambda failure: task().fail(_placed(failure, where)),
         )
 
     def _outputs(self, id: TaskId) -> dict[tuple[OperatorName, str | None], list[Output]]:
@@ -178,3 +192,16 @@ class TaskBuilder:
             max_parallelism=self._deploy.max_parallelism,
             first_turn=id.subtask,
         )
+
+
+def _open(opening: Callable[[], Opened], where: str) -> Opened:
+    """What a connector opens; its errors say of which operator they are."""
+    try:
+        return opening()
+    except TidegateError as error:
+        error.failure = _placed(error.failure, where)
+        raise
+
+
+def _placed(failure: Failure, where: str) -> Failure:
+    return msgspec.structs.replace(failure, where=failure.where or where)

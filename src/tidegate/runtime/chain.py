@@ -7,7 +7,7 @@ A barrier may be handled only when the chain is `idle`. The chain never runs an 
 at single records.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 
 import msgspec
@@ -78,12 +78,18 @@ class Chain:
         self._input_ended = True
         self._to_end = [position for position, name in enumerate(self._names) if name not in skip][::-1]
 
-    def next_output(self) -> tuple[OperatorName, Batch] | None:
-        """The next batch that leaves the chain, and whose output it is; None when what was begun is finished.
+    def next_output(self, must_pause: Callable[[], bool] = lambda: False) -> tuple[OperatorName, Batch] | None:
+        """The next batch that leaves the chain, and whose output it is; None when what was begun is finished, or, with
+        the chain not `idle`, when it `must_pause`: asked between two pieces of work, for a chain from which nothing
+        leaves (it ends in a sink, or filters all) would never stop else.
 
         Raises what operators raise; then the chain is in pieces and the attempt over.
         """
+        is_first = True
         while not self.idle:
+            if not is_first and must_pause():
+                return None
+            is_first = False
             if not self._working:
                 ending = self._to_end.pop()
                 self._working.append((ending, iter(self._operators[ending].end_of_input())))

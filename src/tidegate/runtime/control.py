@@ -37,9 +37,9 @@ class RuntimeOptions(msgspec.Struct, frozen=True):
     """Seconds a record may wait in an output buffer for company."""
     step_target: float = 0.02
     """Seconds a step of a task should take at most; batches are cut so that it does."""
-    channel_bytes: int = 512 * 1024
+    channel_bytes: int = 128 * 1024
     """Credit of a channel between workers."""
-    channel_records: int = 16384
+    channel_records: int = 4096
     """Capacity of a channel within a worker."""
     inline_limit: int = 8 * 1024
     """Captured state up to this many bytes goes into the acknowledgement instead of a file."""

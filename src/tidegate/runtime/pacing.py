@@ -1,8 +1,8 @@
-"""How much work a task takes at once, and how often it asks a source that has nothing. Pure arithmetic over measured times."""
-
-from collections.abc import Iterator
+"""How much work a task takes at once, and how often it asks a source that has nothing. Pure arithmetic over measured
+times."""
 
 from tidegate.elements import Batch
+from tidegate.errors import InternalError
 
 FIRST_LIMIT = 64
 """Records of the first batches, before anything is known about how long a record takes."""
@@ -11,8 +11,8 @@ SHORTEST_PAUSE, LONGEST_PAUSE = 0.002, 0.05
 
 
 class BatchPacer:
-    """Finds how many records fit into `target` seconds, at most `most`: slow user code then delays a barrier by one small step
-    and not by a full batch."""
+    """Finds how many records fit into `target` seconds, at most `most`: slow user code then delays a barrier by one
+    small step and not by a full batch."""
 
     def __init__(self, most: int, target: float) -> None:
         self._most = most
@@ -27,13 +27,34 @@ class BatchPacer:
         elif records >= self.limit and seconds < self._target / 2:
             self.limit = min(self._most, self.limit * 2)
 
-    def cut(self, batch: Batch) -> Iterator[Batch]:
-        """The batch in pieces of the present limit."""
-        if len(batch) <= self.limit:
-            yield batch
-            return
-        for start in range(0, len(batch), self.limit):
-            yield batch.slice(start, start + self.limit)
+
+class Pieces:
+    """An input batch on its way into the chain. Each piece has the limit of the moment when it is taken, so that slow
+    records make already the next piece of the same batch smaller."""
+
+    def __init__(self, pacer: BatchPacer) -> None:
+        self._pacer = pacer
+        self._batch: Batch | None = None
+        self._taken = 0
+
+    def __bool__(self) -> bool:
+        return self._batch is not None
+
+    def put(self, batch: Batch) -> None:
+        """Only when nothing is left of the last one, and with at least one record."""
+        if self._batch is not None:
+            raise InternalError(f"{batch} came before all of {self._batch} was taken")
+        self._batch, self._taken = batch, 0
+
+    def take(self) -> Batch:
+        """The next records; only when there are some."""
+        batch, start = self._batch, self._taken
+        if batch is None:
+            raise InternalError("a piece was taken where nothing is left")
+        end = self._taken = start + self._pacer.limit
+        if end >= len(batch):
+            self._batch = None
+        return batch if start == 0 and self._batch is None else batch.slice(start, end)
 
 
 class SourcePoll:

@@ -1,4 +1,5 @@
-"""Drives one sink subtask: performs what `checkpoint.transactions` decides, on the sink's side thread, and reports back.
+"""Drives one sink subtask: performs what `checkpoint.transactions` decides, on the sink's side thread, and reports
+back.
 
 Commands run in the order in which they were decided: one lane. A failure of opening, preparing or checking fails the
 task; a failure of committing is asked for again, because the transaction is safe.
@@ -97,7 +98,7 @@ class SinkDriver:
                 self._run(lambda: self._sink.prepare(handle), lambda made: self._handle(t.Prepared(id, made)))
             case t.CheckPending(checkpoint, committables):
                 self._run(lambda: self._sink.check(committables), lambda _: self._handle(t.Checked(checkpoint)))
-            case t.CommitTransaction(committable, permit):
+            case t.CommitTransaction():
                 self._commit(command)
             case t.SinkReady(checkpoint, pending):
                 self._tell(participant.SinkReady(checkpoint, pending))
@@ -117,7 +118,7 @@ class SinkDriver:
             if error is not None:
                 self._fail(_to_be_read_again(failure_of(error)))
             else:
-                then(result)
+                self._guard(lambda: then(result))
 
         self._executor.submit(self._lane, work, done)
 
@@ -130,15 +131,23 @@ class SinkDriver:
 
         def done(outcome: Any, error: BaseException | None) -> None:
             answer = outcome if error is None else Retry(failure_of(error).message)
-            self._handle(t.CommitAnswered(command.committable, answer))
+            self._guard(lambda: self._handle(t.CommitAnswered(command.committable, answer)))
 
         self._executor.submit(self._lane, work, done)
 
+    def _guard(self, act: Callable[[], None]) -> None:
+        """What comes back from the side thread is handled between two steps: a sink that answers what no sink may
+        answer must end its task, and not the loop."""
+        try:
+            act()
+        except Exception as error:
+            self._fail(failure_of(error))
+
 
 def _to_be_read_again(failure: Failure) -> Failure:
-    """What is lost before its checkpoint completed is not lost for good: its records are read again after a restart. Whether a
-    completed checkpoint lacks something is found by its commit. And it may be the recovery of a new attempt that aborted it,
-    while this one had not noticed yet that it was taken over."""
+    """What is lost before its checkpoint completed is not lost for good: its records are read again after a restart.
+    Whether a completed checkpoint lacks something is found by its commit. And it may be the recovery of a new attempt
+    that aborted it, while this one had not noticed yet that it was taken over."""
     if failure.kind is not ErrorKind.LOST:
         return failure
     return msgspec.structs.replace(failure, kind=ErrorKind.UNAVAILABLE)

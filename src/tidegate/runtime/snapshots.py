@@ -1,7 +1,7 @@
 """State of a task, out and in: captured at the barrier, stored in the background; read before the task runs.
 
-Small state is inlined into the acknowledgement, larger state becomes a file of the attempt and checkpoint. With the `memory`
-preset everything is inlined, up to a limit.
+Small state is inlined into the acknowledgement, larger state becomes a file of the attempt and checkpoint. With the
+`memory` preset everything is inlined, up to a limit.
 """
 
 from collections.abc import Mapping, Sequence
@@ -87,7 +87,9 @@ def read_pieces(store: CheckpointStore, restored: Sequence[RestoredOperator]) ->
     }
 
 
-def restore_backend(backend: KeyedStateBackend, restored: RestoredOperator, pieces: Mapping[OperatorName, list[bytes]]) -> None:
+def restore_backend(
+    backend: KeyedStateBackend, restored: RestoredOperator, pieces: Mapping[OperatorName, list[bytes]]
+) -> None:
     """Give a fresh backend what it restores. Raises CorruptError."""
     if not pieces[restored.name]:
         return

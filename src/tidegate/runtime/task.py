@@ -1,13 +1,14 @@
 """One task: a chain with its input and its outputs, stepped. It never blocks and owns no loop.
 
-A step drives the chain until there is nothing to do, no room in an output, the sink holds batches back, or its time is over. A
-barrier is handled only when everything before it has left the chain: then state is captured, the sink swaps transactions,
-the barrier goes into every output, and processing goes on; storing and preparing happen beside it and only the
-acknowledgement waits for them.
+A step drives the chain until there is nothing to do, no room in an output, the sink holds batches back, or its time is
+over. A barrier is handled only when everything before it has left the chain: then state is captured, the sink swaps
+transactions, the barrier goes into every output, and processing goes on; storing and preparing happen beside it and
+only the acknowledgement waits for them.
 """
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,7 +27,7 @@ from tidegate.operators.source import SourceInput
 from tidegate.runtime.chain import Chain
 from tidegate.runtime.control import OperatorMetrics, TaskEnded, TaskFailed, TaskRunning, ToJobManager
 from tidegate.runtime.gate import AlignedBarrier, Ended, InputGate
-from tidegate.runtime.pacing import BatchPacer, SourcePoll
+from tidegate.runtime.pacing import BatchPacer, Pieces, SourcePoll
 from tidegate.runtime.ports import Executor
 from tidegate.runtime.router import Output
 from tidegate.runtime.sink_driver import SinkDriver
@@ -41,6 +42,13 @@ class Progress(msgspec.Struct, frozen=True):
     worked: bool
     wake_at: float | None
     """Monotonic seconds; None: no deadline."""
+
+
+class _Assignment(msgspec.Struct, frozen=True):
+    """Splits for a source."""
+
+    splits: Sequence[SplitState]
+    no_more: bool
 
 
 @dataclass
@@ -80,11 +88,16 @@ class Task:
         self._outputs = [output for outputs in parts.outputs.values() for output in outputs]
         self._participant = m.Participant(parts.id, parts.attempt, parts.sink)
         self._source_poll = SourcePoll()
-        self._slices: deque[Batch] = deque()
+        self._pieces = Pieces(parts.pacer)
         """What is left of the last input batch."""
-        self._triggers: deque[CheckpointId] = deque()
-        self._slice: tuple[int, float] | None = None
-        """Records in the slice that is in the chain, and when it entered."""
+        self._orders: deque[_Assignment | CheckpointId] = deque()
+        """A source's assignments and triggers, in the order in which they came: a split that is assigned behind a
+        trigger belongs to the enumerator's part of that checkpoint, and not to this task's."""
+        self._in_chain = 0
+        """Records of the piece that is in the chain."""
+        self._worked_on_it = 0.0
+        """Seconds that it took so far, without those in which the task waited for room or for its turn."""
+        self._step_ends_at = 0.0
         self._is_open = False
         self._is_announced = False
         self._input_has_ended = False
@@ -103,13 +116,14 @@ class Task:
         self._is_open = True
 
     def close(self) -> None:
-        """Let go of everything; what is open stays as it is."""
-        for _, operator, _ in self._parts.operators:
-            operator.close()
-        if self._parts.source is not None:
-            self._parts.source.close()
-        if self._parts.sink_driver is not None:
-            self._parts.sink_driver.close()
+        """Let go of everything, also where something of it raises; what is open stays as it is."""
+        with ExitStack() as last_first:
+            if self._parts.sink_driver is not None:
+                last_first.callback(self._parts.sink_driver.close)
+            if self._parts.source is not None:
+                last_first.callback(self._parts.source.close)
+            for _, operator, _ in reversed(self._parts.operators):
+                last_first.callback(operator.close)
 
     def fail(self, failure: Failure) -> None:
         """The attempt is over; said once."""
@@ -121,15 +135,15 @@ class Task:
     # -- control --
 
     def assign(self, splits: Sequence[SplitState], no_more: bool) -> None:
+        """Sources only: read these too, at the next opportunity."""
         if self._parts.source is None:
             raise InternalError(f"splits were assigned to {self.id}, which is no source")
-        self._parts.source.assign(splits, no_more)
-        self._source_poll.reset()
+        self._orders.append(_Assignment(splits, no_more))
 
     def trigger(self, checkpoint: CheckpointId) -> None:
         """Sources only: put this barrier into the stream at the next opportunity."""
         if self._parts.source is not None:
-            self._triggers.append(checkpoint)
+            self._orders.append(checkpoint)
 
     def completed(self, event: CheckpointCompleted) -> None:
         self._tell(event)
@@ -157,7 +171,8 @@ class Task:
             return Progress(True, None)
 
     def _step(self) -> Progress:
-        begun = now = self._clock.now().monotonic
+        now = self._clock.now().monotonic
+        self._step_ends_at = now + self._parts.step_target
         self._announce()
         if self._parts.sink_driver is not None:
             self._parts.sink_driver.wake()
@@ -167,7 +182,7 @@ class Task:
         while self._can_go_on() and self._advance(now):
             worked = True
             now = self._clock.now().monotonic
-            if now - begun >= self._parts.step_target:
+            if now >= self._step_ends_at:
                 break
         return Progress(worked, self._wake_at(now))
 
@@ -183,17 +198,18 @@ class Task:
         return has_room and (driver is None or driver.is_writable or self._waits_for_barrier())
 
     def _waits_for_barrier(self) -> bool:
-        """While the sink holds batches back nothing may enter the chain; the source of such a task may still get a barrier."""
-        return self._parts.source is not None and self._chain.idle and not self._slices and bool(self._triggers)
+        """While the sink holds batches back nothing may enter the chain; the source of such a task may still get a
+        barrier."""
+        return self._parts.source is not None and self._chain.idle and not self._pieces and bool(self._orders)
 
     def _advance(self, now: float) -> bool:
         """One piece of work; False when there is none."""
         if not self._chain.idle:
             self._drive(now)
             return True
-        if self._slices:
-            piece = self._slices.popleft()
-            self._slice = (len(piece), now)
+        if self._pieces:
+            piece = self._pieces.take()
+            self._in_chain, self._worked_on_it = len(piece), 0.0
             self._chain.push(piece)
             self._drive(now)
             return True
@@ -204,15 +220,18 @@ class Task:
 
     def _drive(self, now: float) -> None:
         """Bring one output out of the chain, or finish what is in it."""
-        found = self._chain.next_output()
+        found = self._chain.next_output(self._is_time_over)
         if found is not None:
             name, batch = found
             for output in self._parts.outputs.get((name, batch.tag), ()):
                 output.push(batch, now)
-        elif self._slice is not None:
-            records, begun = self._slice
-            self._slice = None
-            self._parts.pacer.observe(records, self._clock.now().monotonic - begun)
+        self._worked_on_it += self._clock.now().monotonic - now
+        if self._in_chain and self._chain.idle:
+            self._parts.pacer.observe(self._in_chain, self._worked_on_it)
+            self._in_chain = 0
+
+    def _is_time_over(self) -> bool:
+        return self._clock.now().monotonic >= self._step_ends_at
 
     def _take_input(self, now: float) -> bool:
         if self._parts.source is not None:
@@ -226,12 +245,12 @@ class Task:
             case Ended():
                 self._end_input()
             case Batch() as batch:
-                self._slices.extend(self._parts.pacer.cut(batch))
+                self._pieces.put(batch)
         return True
 
     def _take_from_source(self, source: SourceInput, now: float) -> bool:
-        if self._triggers:
-            self._tell(m.BarrierAligned(self._triggers.popleft()))
+        if self._orders:
+            self._carry_out(self._orders.popleft(), source)
             return True
         if self._input_has_ended:
             return False
@@ -246,8 +265,15 @@ class Task:
             return False
         self._source_poll.reset()
         if batch.values:
-            self._slices.append(batch)
+            self._pieces.put(batch)
         return True
+
+    def _carry_out(self, order: _Assignment | CheckpointId, source: SourceInput) -> None:
+        if isinstance(order, _Assignment):
+            source.assign(order.splits, order.no_more)
+            self._source_poll.reset()
+        else:
+            self._tell(m.BarrierAligned(order))
 
     def _end_input(self) -> None:
         self._input_has_ended = True
@@ -288,7 +314,7 @@ class Task:
             case m.AbandonInSink(checkpoint):
                 if self._parts.gate is not None:
                     self._parts.gate.abandon(checkpoint)
-                self._triggers = deque(t for t in self._triggers if t > checkpoint)
+                self._orders = deque(o for o in self._orders if isinstance(o, _Assignment) or o > checkpoint)
                 if driver is not None:
                     driver.abandon(checkpoint)
             case m.Send(message):

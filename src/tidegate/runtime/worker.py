@@ -1,7 +1,7 @@
 """A worker without its loop: makes the tasks that it is told to, steps them, and carries control messages to them.
 
-Whoever owns the loop (a process, one thread for all workers, the simulated world) gives it messages and frames, steps it, and
-waits when a step did nothing. It holds no thread, no clock and no socket of its own.
+Whoever owns the loop (a process, one thread for all workers, the simulated world) gives it messages and frames, steps
+it, and waits when a step did nothing. It holds no thread, no clock and no socket of its own.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ import msgspec
 from tidegate.checkpoint.protocol import CheckpointAbandoned, CheckpointCompleted, TriggerCheckpoint
 from tidegate.checkpoint.store import CheckpointStore
 from tidegate.clock import Clock
-from tidegate.errors import InvalidError, failure_of, place
+from tidegate.errors import InternalError, InvalidError, failure_of, place
 from tidegate.graph.logical import LogicalGraph
 from tidegate.graph.physical import build_physical, worker_of
 from tidegate.ids import Attempt, JobName, OperatorName, TaskId, WorkerIndex
@@ -80,11 +80,13 @@ class Worker:
             case Deploy():
                 self._guard(lambda: self._deploy(message))
             case AssignSplits(_, task, splits, no_more):
-                self._for(self._tasks[task], lambda t: t.assign(splits, no_more))
+                self._guard(lambda: self._for(self._task(task), lambda t: t.assign(splits, no_more)))
             case TriggerCheckpoint(checkpoint):
                 self._for_all(lambda t: t.trigger(checkpoint))
             case CheckpointCompleted():
                 self._for_all(lambda t: t.completed(message))
+                # So that the counts of a job that ends with this checkpoint are whole.
+                self._metrics_at = 0.0
             case CheckpointAbandoned():
                 self._for_all(lambda t: t.abandoned(message))
             case StopWorker():
@@ -95,8 +97,9 @@ class Worker:
     def receive_frame(self, frame: bytes) -> None:
         """A frame of a peer."""
         exchange = self._exchange
-        if exchange is not None:
-            self._guard(lambda: exchange.receive(frame))
+        if exchange is not None and not self._guard(lambda: exchange.receive(frame)):
+            # Every frame behind a lost one would fail, too; the attempt is over, and that is said once.
+            self._exchange = None
 
     def step(self) -> Progress:
         """One step of each task."""
@@ -107,9 +110,10 @@ class Worker:
 
     def close(self) -> None:
         """Let go of everything; open transactions stay as they are."""
-        for task in self._tasks.values():
-            task.close()
-        self._tasks = {}
+        tasks, self._tasks = self._tasks, {}
+        for task in tasks.values():
+            # What raises is told; it must not keep the others open, nor look like the failure of what is done.
+            self._guard(task.close)
 
     # -- deploying --
 
@@ -137,6 +141,10 @@ class Worker:
     def _restored(
         self, deploy: Deploy, backends: dict[OperatorName, KeyedStateBackend], pieces: Any, error: BaseException | None
     ) -> None:
+        if not self._tasks:
+            # Stopped meanwhile: nobody is there to claim what was read.
+            return
+
         def open_all() -> None:
             if error is not None:
                 raise error
@@ -161,6 +169,11 @@ class Worker:
 
     # -- failures --
 
+    def _task(self, id: TaskId) -> Task:
+        if id not in self._tasks:
+            raise InternalError(f"a message came for task {id}, which does not run here")
+        return self._tasks[id]
+
     def _for_all(self, act: Callable[[Task], None]) -> None:
         for task in self._tasks.values():
             self._for(task, act)
@@ -173,14 +186,16 @@ class Worker:
         except Exception as error:
             task.fail(failure_of(error))
 
-    def _guard(self, act: Callable[[], None]) -> None:
-        """What fails here ends the attempt, without a task to blame."""
+    def _guard(self, act: Callable[[], None]) -> bool:
+        """What fails here ends the attempt, without a task to blame. False when it failed."""
         try:
             act()
+            return True
         except Exception as error:
             failure = failure_of(error)
             where = failure.where or f"worker {self._index}, {place(attempt=self._attempt)}"
             self._ports.send_control(TaskFailed(None, msgspec.structs.replace(failure, where=where)))
+            return False
 
     # -- metrics --
 

@@ -23,7 +23,7 @@ from tidegate.checkpoint.protocol import (
 )
 from tidegate.checkpoint.recovery import SinkTarget
 from tidegate.clock import Now
-from tidegate.errors import ErrorKind, Failure
+from tidegate.errors import ErrorKind, Failure, place
 from tidegate.graph.logical import Fingerprint, LogicalGraph, LogicalNode
 from tidegate.graph.physical import PhysicalGraph
 from tidegate.ids import Attempt, CheckpointId, LogInstance, OperatorName, TaskId, VertexName, WorkerIndex
@@ -232,7 +232,8 @@ class Deployment:
 
     def discovery_failed(self, operator: OperatorName, failure: Failure, now: Now) -> list[Outcome]:
         if operator in self._undiscovered or failure.kind is not ErrorKind.UNAVAILABLE:
-            return [AttemptFailed(failure)]
+            where = failure.where or place(operator, attempt=self.attempt)
+            return [AttemptFailed(msgspec.structs.replace(failure, where=where))]
         # A later look may fail without harm: what is not found now is found by the next one, from its beginning.
         text = f"source {operator} could not be looked at for new splits: {failure.message}"
         return [Tell("warning", text), *self._look_again(operator, now)]

@@ -59,7 +59,7 @@ def decide_opening(view: LogView, settings: JobSettings, graph: LogicalGraph) ->
         assert settings.from_checkpoint is not None
         manifest, discards = _back_to(view, settings.from_checkpoint)
         check_restorable(manifest, graph, settings.max_parallelism)
-        notes.append(_warning(manifest, discards))
+        notes.append(_warning(manifest, view, discards))
         return Opening(discards=discards, options=options, highest=highest, notes=tuple(notes))
     if view.damage is not None:
         raise _damaged(view.damage, view)
@@ -98,8 +98,10 @@ def _is_takeover(entry: Entry | Unreadable) -> bool:
     return isinstance(entry, Entry) and isinstance(entry.body, Takeover)
 
 
-def _warning(manifest: Manifest, discards: Sequence[LogPosition]) -> str:
-    if not discards:
+def _warning(manifest: Manifest, view: LogView, discards: Sequence[LogPosition]) -> str:
+    discarded = [entry for entry in view.live if entry.position in discards]
+    # A clean stop says only that nothing came after the checkpoint.
+    if not any(isinstance(entry, Unreadable) or isinstance(entry.body, Completed) for entry in discarded):
         return f"going on from checkpoint {manifest.checkpoint}, which is the newest"
     return (
         f"going back to checkpoint {manifest.checkpoint}: everything that the job has put out since then will be put "

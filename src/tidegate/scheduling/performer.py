@@ -9,12 +9,14 @@ import importlib
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+import msgspec
+
 from tidegate.checkpoint import recovery
 from tidegate.checkpoint.log import Completed, Takeover
 from tidegate.checkpoint.protocol import RecoverySpec, Retry, TriggerCheckpoint
 from tidegate.checkpoint.store import CheckpointStore, Won, attempt_of
 from tidegate.clock import Clock
-from tidegate.errors import ErrorKind, Failure, InvalidError, failure_of
+from tidegate.errors import ErrorKind, Failure, InvalidError, failure_of, place
 from tidegate.failpoints import reach
 from tidegate.graph.logical import LogicalGraph
 from tidegate.ids import Attempt, WorkerIndex
@@ -28,6 +30,8 @@ from tidegate.scheduling.job_manager import JobManager
 LOG_LANE = "log"
 SINK_LANE = "sinks"
 CLEAN_UP_LANE = "clean-up"
+FAILED = "failed"
+"""The state of a job that has ended so, where others are `done`."""
 
 
 class Cluster(Protocol):
@@ -97,7 +101,8 @@ class JobManagerPerformer:
             self._perform(command)
 
     def show_status(self) -> None:
-        self._reporter.update(self.manager.status(self._clock.now()))
+        status = self.manager.status(self._clock.now())
+        self._reporter.update(msgspec.structs.replace(status, state=FAILED) if self.failure else status)
 
     def _perform(self, command: p.Command) -> None:
         match command:
@@ -239,7 +244,7 @@ def open_by_spec(factory: str, arguments: Mapping[str, str]) -> TransactionRecov
     return opened
 
 
-def _no_answer(step: object, failure: Failure) -> recovery.Event:
+def _no_answer(step: recovery.ListOpen | recovery.Commit | recovery.Abort, failure: Failure) -> recovery.Event:
     if isinstance(step, recovery.Commit) and failure.kind is ErrorKind.INTERNAL:
         return recovery.CommitAnswered(step.committable, Retry(failure.message))
-    return recovery.NoAnswer(failure)
+    return recovery.NoAnswer(msgspec.structs.replace(failure, where=failure.where or place(step.target.sink)))

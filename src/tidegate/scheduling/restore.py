@@ -43,6 +43,8 @@ def _check_nothing_is_left(record: OperatorRecord, what: str) -> None:
 def _check_operator(record: OperatorRecord, node: LogicalNode, what: str) -> None:
     if record.splits and node.source is None:
         raise InvalidError(f"{what} has {record.name!r} as a source, the program as {node.kind}", remedy=_GO_BACK)
+    if node.source is not None and record.splits:
+        _check_bounds(record, node.source.bounded, what)
     now = {state.name: state for state in node.states}
     for snapshot in record.snapshots:
         for state in snapshot.states:
@@ -58,6 +60,18 @@ def _check_operator(record: OperatorRecord, node: LogicalNode, what: str) -> Non
                     f"and a {declared.kind} state in the program",
                     remedy=_GO_BACK,
                 )
+
+
+def _check_bounds(record: OperatorRecord, is_bounded: bool, what: str) -> None:
+    """Where splits stop was settled when they were found. Gone on with otherwise, a job would wait for ever at the old
+    ends, or never end."""
+    was_bounded = any(split.stop is not None for split in record.splits)
+    if was_bounded != is_bounded:
+        then, now = ("bounded", "unbounded") if was_bounded else ("unbounded", "bounded")
+        raise InvalidError(
+            f"source {record.name!r} was {then} in {what}, and the program has it {now}",
+            remedy=f"Leave it {then}, or start with --fresh to begin without state.",
+        )
 
 
 def restored_for(manifest: Manifest, physical: PhysicalGraph, worker: WorkerIndex) -> tuple[RestoredOperator, ...]:

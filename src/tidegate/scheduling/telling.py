@@ -13,7 +13,8 @@ def completed(manifest: Manifest) -> Tell:
 
 
 def restarting(number: int, delay: float, failure: Failure, attempt: Attempt) -> Tell:
-    text = f"restart {number} in {delay:.1f} s after a failure: {failure.render()}"
+    separator = "\n" if failure.traceback else " "
+    text = f"restart {number} in {delay:.1f} s after a failure:{separator}{failure.render()}"
     return Tell("error", text, {"kind": failure.kind.value, "attempt": attempt})
 
 

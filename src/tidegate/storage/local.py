@@ -66,10 +66,19 @@ class LocalStorage:
         `StorageUnavailable` for what may pass. Call it once at the start of whatever will write.
         """
         with self._named_errors("use", self.root):
-            _make_folders(self.root)
+            self._make_root()
             _sync(self.root)
             self._remove_abandoned()
             self._prove_exclusive_links()
+
+    def _make_root(self) -> None:
+        try:
+            _make_folders(self.root)
+        except FileNotFoundError as error:
+            raise InvalidError(
+                f"cannot make the folder {self.root}: {error.strerror}",
+                remedy="Nothing can be made there; choose another checkpoints.dir.",
+            ) from error
 
     def put_if_absent(self, path: str, data: bytes) -> None:
         final = self._file(path)

@@ -1,5 +1,6 @@
 """One attempt: tasks are deployed after recovery, splits are handed out, checkpoints begin when everything is known."""
 
+import msgspec
 import pytest
 
 from tests.unit.scheduling.manifests import INSTANCE, handle, manifest
@@ -148,7 +149,8 @@ def test_a_task_that_reports_twice_does_not_stand_for_another() -> None:
 def test_a_source_that_cannot_be_looked_at_before_its_first_splits_fails_the_attempt() -> None:
     found = attempted().deployed()
     found.running()
-    assert found.deployment.discovery_failed(READ, UNAVAILABLE, ZERO) == [AttemptFailed(UNAVAILABLE)]
+    placed = msgspec.structs.replace(UNAVAILABLE, where=f"operator {READ}, attempt {ATTEMPT}")
+    assert found.deployment.discovery_failed(READ, UNAVAILABLE, ZERO) == [AttemptFailed(placed)]
 
 
 def test_an_endless_source_is_looked_at_again_and_a_failed_look_only_warns() -> None:
@@ -160,7 +162,7 @@ def test_an_endless_source_is_looked_at_again_and_a_failed_look_only_warns() -> 
     told, again = found.deployment.discovery_failed(READ, UNAVAILABLE, Now(31.0, 0.0))
     assert isinstance(told, Tell)
     assert again == WakeAt(61.0)
-    broken = Failure(ErrorKind.INVALID, "no such topic")
+    broken = Failure(ErrorKind.INVALID, "no such topic", where="the source's own words")
     assert found.deployment.discovery_failed(READ, broken, ZERO) == [AttemptFailed(broken)]
 
 

@@ -26,10 +26,12 @@ class LogChecker:
 
     def __init__(self, store: CheckpointStore, retained: int, now: Callable[[], float], violated: Violated) -> None:
         self._store = store
-        self._retained = retained
+        self.retained = retained
         self._now = now
         self.taken_over_at = 0.0
         """Seconds; the newest takeover."""
+        self.completed_at = 0.0
+        """Seconds; the newest completed checkpoint."""
         self._violated = violated
         self.on_completed: list[Callable[[Manifest], None]] = []
         self.entries: dict[LogPosition, Entry] = {}
@@ -81,7 +83,7 @@ class LogChecker:
     def _completed(self, manifest: Manifest) -> None:
         if manifest.checkpoint <= self._highest:
             self._violated(f"checkpoint {manifest.checkpoint} completed after checkpoint {self._highest}")
-        self._highest = manifest.checkpoint
+        self._highest, self.completed_at = manifest.checkpoint, self._now()
         for record in manifest.operators:
             for pending in record.pending:
                 self.named.add((pending.committable.id, pending.committable.payload["epoch"]))
@@ -92,7 +94,7 @@ class LogChecker:
         folder, _, name = path.removeprefix(f"{JOB}/").partition("/")
         if folder == "log":
             self._entry_deleted(LogPosition(int(name.removesuffix(".json"))))
-        elif path.removeprefix(f"{JOB}/") in files_of(self.manifests[-self._retained :]):
+        elif path.removeprefix(f"{JOB}/") in files_of(self.manifests[-self.retained :]):
             self._violated(f"{path} was deleted, and a checkpoint that is retained needs it")
 
     def _entry_deleted(self, position: LogPosition) -> None:
@@ -108,7 +110,7 @@ class LogChecker:
 
     def check_files(self, excused: Sequence[str]) -> None:
         """At the end: exactly the files that are needed, but for those that are `excused`."""
-        needed = files_of(self.manifests[-self._retained :])
+        needed = files_of(self.manifests[-self.retained :])
         there = self._store.state_files()
         for path in sorted(needed.difference(there)):
             self._violated(f"{path} is missing, and a checkpoint in the log needs it")

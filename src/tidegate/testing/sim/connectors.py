@@ -223,7 +223,7 @@ class SimRecovery:
         self._gate.call(f"aborts {id}", lambda: self._service.abort(str(id), reason), can_land_later=True)
 
     def open_transactions(self, prefix: str, sink: OperatorName) -> list[TransactionalId]:
-        found = self._gate.call(f"lists {prefix} {sink}", lambda: self._service.list_open(sink))
+        found = self._gate.call(f"lists {prefix} {sink}", self._service.list_open)
         return sorted(id for id in found if owned_by(id, prefix, sink))
 
     def close(self) -> None:

@@ -76,8 +76,6 @@ class LogService:
         self.transactions: dict[str, list[Transaction]] = {}
         """By id, newest last."""
         self.on_commit: list[Callable[[Transaction], None]] = []
-        self.listed_at: dict[str, float] = {}
-        """When open transactions of a sink were last asked for."""
         SERVICES[name] = self
 
     # -- topics --
@@ -186,9 +184,8 @@ class LogService:
         self.expire()
         return [t for uses in self.transactions.values() for t in uses if t.state is TransactionState.ONGOING]
 
-    def list_open(self, sink: str) -> list[TransactionalId]:
-        """Their ids, as far as they are of our form. `sink`: for which of them they are asked."""
-        self.listed_at[sink] = self._now()
+    def list_open(self) -> list[TransactionalId]:
+        """Their ids, as far as they are of our form."""
         found = [TransactionalId.parse(transaction.id) for transaction in self.ongoing()]
         return [id for id in found if id is not None]
 

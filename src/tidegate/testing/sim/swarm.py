@@ -118,7 +118,7 @@ class Swarm:
         self.network.heal()
         self.slow_work = self.late_requests = self.zombies = self.spawn_failures = 0.0
         self.source_slack = min(self.source_slack, 0.2)
-        self.step_delay, self.step_cost = min(self.step_delay, 0.005), 0.0002
+        self.step_delay, self.step_cost = 0.001, 0.0002
 
 
 def draw_swarm(random: Random) -> Swarm:
@@ -132,7 +132,7 @@ def draw_swarm(random: Random) -> Swarm:
         max_parallelism=random.choice((4, 8, 16)),
         checkpoints=CoordinatorSettings(
             interval=interval,
-            timeout=random.choice((0.3, 0.6, 1.0, 3.0)),
+            timeout=random.choice((0.6, 0.8, 1.0, 3.0)),
             min_pause=random.choice((0.0, 0.0, 0.1)),
             tolerable_failures=tolerable,
         ),

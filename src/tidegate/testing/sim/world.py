@@ -8,7 +8,6 @@ import gc
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tidegate.ids import TransactionalId
 from tidegate.testing.sim.chaos import Chaos, Supervisor
 from tidegate.testing.sim.checkers import CommitChecker, LogChecker, OutputChecker, check_exit
 from tidegate.testing.sim.cuts import CutChecker
@@ -72,7 +71,7 @@ class World:
             )
             self.scheduler.violated(f"not live: the job is not finished after {self.scheduler.seconds:.1f} s; {phases}")
         if self.scheduler.violation is None and not self.supervisor.has_given_up:
-            self._check_end()
+            self.check_end()
         return Result(
             self.seed,
             self.scheduler.violation,
@@ -131,18 +130,17 @@ class World:
         may_lose = self.swarm.may_lose and self.ground.service.has_timed_out
         check_exit(self.log, may_lose, manager, self.scheduler.violated)
 
-    def _check_end(self) -> None:
+    def check_end(self) -> None:
+        """The job is finished: what must hold then."""
         self.output.check_complete()
         self.log.check_files(self._excused())
-        service = self.ground.service
-        for transaction in service.ongoing():
-            id = TransactionalId.parse(transaction.id)
-            listed_at = service.listed_at.get(id.sink if id is not None else "", 0.0)
-            if transaction.start is not None and transaction.start <= listed_at:
+        for transaction in self.ground.service.ongoing():
+            # What a zombie opens after the last look at open transactions, nobody aborts but the service's timeout.
+            if transaction.start is not None and transaction.start <= self.log.completed_at:
                 self.scheduler.violated(f"{transaction.id} is still open at the end")
 
     def _excused(self) -> list[str]:
-        """Files that nobody could delete: if the last attempt had faults, or of a zombie that woke up after it began."""
+        """Files that nobody could delete: the last attempt had faults, or a zombie wrote them after it began."""
         begun = self.log.taken_over_at if self.log.taken_over_at > self.swarm.safety_seconds else 0.0
         created = self.ground.blobs.created_at
         return [path for path, at in created.items() if begun == 0.0 or (at > begun and not self.log.is_of_last(path))]

@@ -1,0 +1,188 @@
+"""Each checker finds what it is there for: a run's record removed, doubled or changed behind the engine's back."""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from tidegate.checkpoint.log import Completed, Entry, Finished, ProcessRecord, Takeover
+from tidegate.checkpoint.manifest import OperatorRecord
+from tidegate.checkpoint.store import encode_entry
+from tidegate.ids import Attempt, LogPosition
+from tidegate.testing.sim.job import Total
+from tidegate.testing.sim.log_service import Record, Transaction
+from tidegate.testing.sim.world import World
+
+SEED = 58
+"""With several checkpoints, and an order that readers can rely on."""
+
+
+@pytest.fixture
+def world() -> World:
+    """A finished world in which nothing is wrong."""
+    finished = World(SEED)
+    assert finished.run().violation is None
+    assert finished.keeps_order
+    return finished
+
+
+def output(world: World) -> list[Record]:
+    partitions = world.ground.service.topics["out-0"]
+    return max((partition.records for partition in partitions), key=len)
+
+
+def replaced(world: World, **changes: object) -> None:
+    records = output(world)
+    records[3] = Record(msgspec.structs.replace(records[3].value, **changes), records[3].transaction)
+
+
+def swapped(world: World) -> None:
+    records = output(world)
+    first = next(i for i, record in enumerate(records) if _follows(records, i))
+    records[first], records[first + 1] = records[first + 1], records[first]
+
+
+def _follows(records: list[Record], index: int) -> bool:
+    one: Total = records[index].value
+    other: Total = records[index + 1].value
+    return one.key == other.key
+
+
+OUTPUT: dict[str, Callable[[World], object]] = {
+    "removed": lambda world: output(world).pop(3),
+    "the last removed": lambda world: output(world).pop(),
+    "doubled": lambda world: output(world).append(output(world)[3]),
+    "another total": lambda world: replaced(world, total=-1, listed=-1),
+    "another count": lambda world: replaced(world, count=99, remembered=99),
+    "another key": lambda world: replaced(world, key="nobody"),
+    "a state left behind": lambda world: replaced(world, remembered=0),
+    "two in the wrong order": swapped,
+}
+
+
+@pytest.mark.parametrize("change", OUTPUT)
+def test_output_that_was_changed_is_found(world: World, change: str) -> None:
+    OUTPUT[change](world)
+    world.output.committed(Transaction("any", 0, 1.0), keeps_order=True)
+    world.output.check_complete()
+    assert world.scheduler.violation is not None
+
+
+def test_output_that_was_not_changed_is_right(world: World) -> None:
+    world.output.committed(Transaction("any", 0, 1.0), keeps_order=True)
+    world.output.check_complete()
+    assert world.scheduler.violation is None
+
+
+def test_a_commit_that_no_checkpoint_names_is_found(world: World) -> None:
+    transaction = world.ground.service.begin("sim:elsewhere:1:out-0:0:0", 60.0)
+    world.ground.service.write(transaction, [("out-0", 0, output(world)[0].value)])
+    world.ground.service.commit(transaction.id, transaction.epoch)
+    assert "no completed checkpoint names it" in str(world.scheduler.violation)
+
+
+def test_a_transaction_that_is_left_open_is_found(world: World) -> None:
+    transaction = world.ground.service.begin("sim:elsewhere:1:out-0:0:0", 60.0)
+    world.ground.service.write(transaction, [("out-0", 0, output(world)[0].value)])
+    transaction.start = 0.0
+    world.check_end()
+    assert "is still open at the end" in str(world.scheduler.violation)
+
+
+def newest(world: World) -> Entry:
+    return world.log.completed[-1]
+
+
+def appended(world: World, entry: Entry, above: int = 1) -> None:
+    position = LogPosition(max(world.log.entries) + above)
+    entry = msgspec.structs.replace(entry, position=position)
+    world.ground.blobs.put_if_absent(f"sim/log/{position:020d}.json", encode_entry(entry))
+
+
+def with_manifest(world: World, **changes: Any) -> Entry:
+    entry = newest(world)
+    assert isinstance(entry.body, Completed)
+    changes = {"checkpoint": 1000, "operators": entry.body.manifest.operators, **changes}
+    manifest = msgspec.structs.replace(entry.body.manifest, **changes)
+    settled = msgspec.structs.replace(manifest, operators=tuple(map(without_pending, manifest.operators)))
+    return msgspec.structs.replace(entry, body=Completed(settled))
+
+
+def without_pending(operator: OperatorRecord) -> OperatorRecord:
+    """What it names is committed since."""
+    subtasks = tuple(
+        msgspec.structs.replace(record, snapshot=msgspec.structs.replace(record.snapshot, pending=()))
+        for record in operator.subtasks
+    )
+    return msgspec.structs.replace(operator, subtasks=subtasks)
+
+
+def without_a_split(world: World) -> Entry:
+    entry = newest(world)
+    assert isinstance(entry.body, Completed)
+    operators = tuple(
+        msgspec.structs.replace(operator, subtasks=()) if operator.name.startswith("in-") else operator
+        for operator in entry.body.manifest.operators
+    )
+    return with_manifest(world, operators=operators)
+
+
+def without_state(world: World) -> Entry:
+    entry = newest(world)
+    assert isinstance(entry.body, Completed)
+    operators = tuple(
+        msgspec.structs.replace(operator, subtasks=operator.subtasks[1:]) if operator.name == "totals" else operator
+        for operator in entry.body.manifest.operators
+    )
+    return with_manifest(world, operators=operators)
+
+
+LOG: dict[str, Callable[[World], None]] = {
+    "a hole": lambda world: appended(world, newest(world), above=2),
+    "a checkpoint again": lambda world: appended(world, newest(world)),
+    "an entry of somebody who did not take over": lambda world: appended(
+        world, msgspec.structs.replace(with_manifest(world), nonce="stranger")
+    ),
+    "an attempt again": lambda world: appended(
+        world, msgspec.structs.replace(newest(world), attempt=Attempt(1), body=Takeover("host", ANY_PROCESS))
+    ),
+    "a split missing": lambda world: appended(world, without_a_split(world)),
+    "state missing": lambda world: appended(world, without_state(world)),
+    "the newest checkpoint deleted": lambda world: world.ground.blobs.delete(
+        f"sim/log/{newest(world).position:020d}.json"
+    ),
+    "no entry": lambda world: world.ground.blobs.put_if_absent(f"sim/log/{max(world.log.entries) + 1:020d}.json", b"{"),
+}
+ANY_PROCESS = ProcessRecord(1, 1)
+
+
+@pytest.mark.parametrize("change", LOG)
+def test_a_log_that_was_changed_is_found(world: World, change: str) -> None:
+    LOG[change](world)
+    assert world.scheduler.violation is not None
+
+
+def test_the_right_next_entry_is_right(world: World) -> None:
+    appended(world, with_manifest(world))
+    assert world.scheduler.violation is None
+
+
+def test_a_file_that_is_left_over_or_missing_is_found(world: World) -> None:
+    world.ground.blobs.put_if_absent("sim/chk-1-77/totals.0.keyed-0", b"nobody's")
+    world.log.check_files(excused=[])
+    assert "is left over" in str(world.scheduler.violation)
+
+
+def test_a_finished_job_that_is_started_again_says_so_and_does_nothing(world: World) -> None:
+    entries = dict(world.log.entries)
+    world.supervisor.start()
+    assert world.scheduler.run(lambda: world.is_over, world.scheduler.seconds + 60.0, 10_000_000)
+    assert world.supervisor.managers[-1].exit_code == 0
+    assert world.log.entries == entries
+    assert world.scheduler.violation is None
+
+
+def test_a_finished_log_is_seen_as_finished(world: World) -> None:
+    assert world.log.is_finished
+    assert isinstance(world.log.entries[max(world.log.entries)].body, Finished)
