@@ -79,6 +79,8 @@ class TidegateError(Exception):
     with."""
 
     kind: ErrorKind = ErrorKind.INTERNAL
+    is_reported = False
+    """Whoever watches the job has been told: nobody needs to show it again."""
 
     def __init__(self, message: str, *, remedy: str = "", where: str = "", traceback: str = "") -> None:
         super().__init__(message)

@@ -40,7 +40,8 @@ def _held(numbers: list[int]) -> tuple[int, int, list[tuple[int, int]]]:
 
 
 def differences(expected: Mapping[str, Sequence[Total]], output: Sequence[Written]) -> list[str]:
-    """Every way in which `output`, in the order of its partitions, is not `expected`; [] when it is, record for record."""
+    """Every way in which `output`, in the order of its partitions, is not `expected`; [] when it is, record for
+    record."""
     wanted = Counter(total for totals in expected.values() for total in totals)
     found = Counter(written.total for written in output)
     problems = [f"missing {count} times: {total}" for total, count in (wanted - found).items()]

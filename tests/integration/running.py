@@ -1,4 +1,4 @@
-"""A bench on which the totals job is started, stopped and killed, and everything that must hold afterwards is looked at.
+"""A bench on which a job is started, stopped and killed, and everything that must hold afterwards is looked at.
 
 Only processes that the bench itself started are ever signalled: each start leads a process group of its own.
 """
@@ -18,8 +18,9 @@ from tests.integration import totals_program
 from tests.integration.exactly_once import Answer, Written, assert_exactly_once
 from tests.integration.programs import TIDEGATE, log_of, wait_until
 from tests.integration.totals_program import Order, RunningTotal, Total
-from tidegate.checkpoint.log import Entry, LogView, Takeover
+from tidegate.checkpoint.log import Completed, Entry, LogView, Takeover
 from tidegate.checkpoint.manifest import Manifest, files_of
+from tidegate.checkpoint.protocol import SplitState
 from tidegate.checkpoint.store import CheckpointStore
 from tidegate.ids import JobName, OperatorName, SubtaskIndex
 from tidegate.local import LocalLog
@@ -175,7 +176,7 @@ class Bench:
 
     def read_up_to(self, job: str = "totals") -> int:
         """How many orders the newest completed checkpoint covers."""
-        return sum(split.position for split in _source(self.view(job).newest))
+        return sum(split.position for split in _splits(self.view(job).newest))
 
     def output(self, job: str = "totals") -> list[Written]:
         with LocalLog(self.log, create=False) as log:
@@ -186,6 +187,12 @@ class Bench:
                 for number in numbers
                 for record in log.read(topic, number)
             ]
+
+    def has_orders(self) -> bool:
+        if not (self.log / "log.sqlite").exists():
+            return False
+        with LocalLog(self.log, create=False) as log:
+            return log.topics().get("orders") == PARTITIONS and log.end_offset("orders", 0) > 0
 
     def open_transactions(self, prefix: str = "") -> list[str]:
         with LocalLog(self.log, create=False) as log:
@@ -231,7 +238,8 @@ class Bench:
     def assert_nothing_is_left(self, job: str = "totals") -> None:
         """No file that no entry of the log names, no process, no folder of sockets."""
         view = self.view(job)
-        manifests = [e.body.manifest for e in view.entries if isinstance(e, Entry) and hasattr(e.body, "manifest")]
+        bodies = [entry.body for entry in view.entries if isinstance(entry, Entry)]
+        manifests = [body.manifest for body in bodies if isinstance(body, Completed)]
         store = CheckpointStore(open_storage(str(self.checkpoints)), JobName(job))
         assert sorted(store.state_files()) == sorted(files_of(manifests))
         for started in self._starts:
@@ -239,6 +247,6 @@ class Bench:
         assert list(self._sockets.iterdir()) == []
 
 
-def _source(manifest: Manifest | None) -> tuple:  # type: ignore[type-arg]
+def _splits(manifest: Manifest | None) -> tuple[SplitState, ...]:
     record = manifest.operator(OperatorName("orders")) if manifest else None
     return record.splits if record else ()

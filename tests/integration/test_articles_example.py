@@ -2,7 +2,7 @@
 
 import signal
 from collections import Counter
-from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -50,8 +50,8 @@ class Articles:
 
 
 @pytest.fixture
-def articles(bench: Bench, tmp_path: Path) -> Iterator[Articles]:
-    yield Articles(bench, tmp_path)
+def articles(bench: Bench, tmp_path: Path) -> Articles:
+    return Articles(bench, tmp_path)
 
 
 def test_after_a_crash_the_sources_read_on_from_the_offsets_of_the_checkpoint(articles: Articles) -> None:
@@ -61,7 +61,7 @@ def test_after_a_crash_the_sources_read_on_from_the_offsets_of_the_checkpoint(ar
     record = bench.view("articles").newest.operator(OperatorName("letters"))  # type: ignore[union-attr]
     assert record is not None
     assert [[split.id for split in own.snapshot.splits] for own in record.subtasks] == [["letters/0"], ["letters/1"]]
-    wait_until(lambda: sorted(articles.output()) == sorted(sum(BEFORE, [])), "the commit of what the checkpoint covers")
+    wait_until(lambda: sorted(articles.output()) == sorted(chain(*BEFORE)), "the commit of what the checkpoint covers")
     started.send_to_all(signal.SIGKILL)
     started.wait()
     (first,) = articles.seen_by().values()
@@ -72,7 +72,7 @@ def test_after_a_crash_the_sources_read_on_from_the_offsets_of_the_checkpoint(ar
     assert again.wait() == 0, again.said
     _, second = articles.seen_by().values()
     assert second == AFTER, "the next records are not those at the offsets 2 and 1"
-    assert Counter(articles.output()) == Counter(sum(LETTERS, []))
+    assert Counter(articles.output()) == Counter(chain(*LETTERS))
     assert [[one for one in articles.output() if one[1] == str(partition)] for partition in (0, 1)] == LETTERS
     assert bench.open_transactions() == []
     bench.assert_nothing_is_left("articles")

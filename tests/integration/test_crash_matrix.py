@@ -1,7 +1,7 @@
-"""Every place at which a process can die, and every process that can die there: nothing is lost, doubled or left behind.
+"""Every place at which a process can die, and every process that can die there: nothing is lost, doubled or left over.
 
-The place is a named fail point. Where the process that stands there is not the one to die, it is stopped in its step, the
-victim is killed, and it goes on.
+The place is a named fail point. Where the process that stands there is not the one to die, it is stopped in its step,
+the victim is killed, and it goes on.
 """
 
 import signal
@@ -24,8 +24,8 @@ FEW, MANY = 100, 2000
 
 
 class Point(NamedTuple):
-    """A fail point in the middle of the stream. `first` is a crash before it that leaves it something to do; `is_quick`:
-    the owner's death there is not among the slow cases."""
+    """A fail point in the middle of the stream. `first` is a crash before it that leaves it something to do;
+    `is_quick`: the owner's death there is not among the slow cases."""
 
     place: str
     owner: Literal["worker", "jobmanager"]
@@ -38,8 +38,8 @@ class Point(NamedTuple):
         return ":".join(self.place.split("@")[0].split(":")[:2])
 
 
-# Per checkpoint a JobManager triggers and a worker captures and uploads twice, and a worker sends three messages. So most
-# of these stand in checkpoint 2 or 3, some between the two halves of a step.
+# For each checkpoint the JobManager triggers twice, a worker captures and uploads twice and sends three messages. So
+# most of these stand in checkpoint 2 or 3, some between the two halves of a step.
 POINTS = (
     Point("trigger:after:5@jobmanager", "jobmanager", FEW, is_quick=True),
     Point("trigger:after:6@jobmanager", "jobmanager", FEW),

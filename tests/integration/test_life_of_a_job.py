@@ -58,7 +58,7 @@ def last_of_log(project: Project) -> object:
 # ---- stopping a job that runs --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("stop", [ctrl_c, terminate])
+@pytest.mark.parametrize("stop", [ctrl_c, pytest.param(terminate, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("words", [["-p", "2"], ["--in-process"]], ids=["processes", "one process"])
 def test_a_stop_commits_what_is_due_aborts_the_rest_and_the_next_start_goes_on(
     project: Project, stop: Callable[[Running], None], words: list[str]
@@ -123,6 +123,7 @@ def test_ctrl_c_while_the_program_is_imported_ends_it_before_anything_runs(proje
     assert not project.checkpoints.exists()
 
 
+@pytest.mark.slow
 def test_ctrl_c_while_the_workers_start_is_answered_by_the_job_manager_alone(project: Project) -> None:
     with project.start("app.py", *FAST, "-p", "2") as running:
         running.wait_for(lambda: project.checkpoints.exists() and project.view().attempt > 0, "a takeover")
@@ -165,6 +166,7 @@ SLEEPING = changed(
 
 
 @pytest.mark.parametrize("words", [["-p", "2"], ["--in-process"]], ids=["processes", "one process"])
+@pytest.mark.slow
 def test_a_second_ctrl_c_does_not_wait(project: Project, words: list[str]) -> None:
     project.write(program=SLEEPING)
     with project.start("app.py", *FAST, *words) as running:
@@ -176,6 +178,7 @@ def test_a_second_ctrl_c_does_not_wait(project: Project, words: list[str]) -> No
         assert_stops(running, INTERRUPTED)
 
 
+@pytest.mark.slow
 def test_user_code_that_does_not_return_delays_one_ctrl_c_by_seconds_at_most(project: Project) -> None:
     project.write(program=SLEEPING)
     with project.start("app.py", *FAST, "-p", "2") as running:
@@ -203,6 +206,7 @@ def test_a_finished_job_says_so_and_a_fresh_start_runs_it_again_once(project: Pr
         assert counts == {user: len(totals) * times for user, totals in project.expected().items()}
 
 
+@pytest.mark.slow
 def test_an_unbounded_job_goes_on_with_what_came_while_it_was_stopped_at_another_parallelism(project: Project) -> None:
     for parallelism in ("2", "3", "1"):
         with project.start("app.py", *FAST, "-p", parallelism) as running:
@@ -215,6 +219,7 @@ def test_an_unbounded_job_goes_on_with_what_came_while_it_was_stopped_at_another
         project.feed(200)
 
 
+@pytest.mark.slow
 def test_a_topic_that_gets_more_partitions_while_the_job_runs_is_read_in_full(project: Project) -> None:
     project.write((", bounded=True", ", discovery_interval=0.2"))
     with project.start("app.py", *FAST, "-p", "2") as running:
@@ -233,6 +238,7 @@ def test_a_topic_that_gets_more_partitions_while_the_job_runs_is_read_in_full(pr
     assert project.output() == project.expected() | new
 
 
+@pytest.mark.slow
 def test_the_memory_preset_survives_a_worker_and_warns_that_it_survives_no_more(project: Project) -> None:
     words = ["app.py", "-p", "2", "--state-backend", "memory", "--restart", "fixed-delay:3:10ms", *FAST]
     with project.start(*words) as running:
@@ -252,6 +258,7 @@ def test_the_memory_preset_survives_a_worker_and_warns_that_it_survives_no_more(
 # ---- where things are ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_from_another_folder_the_job_finds_its_log(project: Project, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()

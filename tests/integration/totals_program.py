@@ -1,7 +1,8 @@
 """The job that the crash tests kill: running totals by user, out of four partitions, into a sink of two subtasks.
 
 Its state has an immutable value and a list whose elements are changed in place without an update; both show in each
-record of the output, so state that is not exactly that of the barrier gives wrong output. Nothing of the expected answer is here.
+record of the output, so state that is not exactly that of the barrier gives wrong output. The expected answer is not
+computed here.
 """
 
 import argparse

@@ -38,9 +38,10 @@ def exit_code_of(action: Callable[[], None]) -> int:
     try:
         action()
     except TidegateError as error:
-        _show(error.failure.render())
-        if error.kind is ErrorKind.INTERNAL:
-            _show(_bug_report())
+        if not error.is_reported:
+            _show(error.failure.render())
+            if error.kind is ErrorKind.INTERNAL:
+                _show(_bug_report())
         return error.exit_code
     except KeyboardInterrupt:
         return INTERRUPTED

@@ -69,11 +69,11 @@ class CollectionSource:
     def discovery_interval(self) -> float | None:
         return None
 
-    def discover(self, known: frozenset[str]) -> list[SplitState]:
+    def discover(self, known: frozenset[str] | None) -> list[SplitState]:
         return [
             SplitState(id=str(index), position=0, stop=len(values))
             for index, values in enumerate(self._splits)
-            if str(index) not in known
+            if str(index) not in (known or ())
         ]
 
     def open_reader(self, context: SourceContext) -> SourceReader:

@@ -65,7 +65,7 @@ class JsonLinesSource:
     def discovery_interval(self) -> float | None:
         return None
 
-    def discover(self, known: frozenset[str]) -> list[SplitState]:
+    def discover(self, known: frozenset[str] | None) -> list[SplitState]:
         return _discover(self._paths, known, lambda path: 0)
 
     def open_reader(self, context: SourceContext) -> SourceReader:
@@ -119,7 +119,7 @@ class CsvSource:
     def discovery_interval(self) -> float | None:
         return None
 
-    def discover(self, known: frozenset[str]) -> list[SplitState]:
+    def discover(self, known: frozenset[str] | None) -> list[SplitState]:
         return _discover(self._paths, known, lambda path: self._header(path)[1])
 
     def open_reader(self, context: SourceContext) -> SourceReader:
@@ -191,11 +191,10 @@ def _as_tuple(paths: Paths) -> tuple[str, ...]:
     return tuple(os.path.abspath(path) for path in given)
 
 
-def _discover(paths: tuple[str, ...], known: frozenset[str], first: Callable[[str], int]) -> list[SplitState]:
+def _discover(paths: tuple[str, ...], known: frozenset[str] | None, first: Callable[[str], int]) -> list[SplitState]:
     found = dict.fromkeys(path for pattern in paths for path in _matches(pattern))
-    return [
-        SplitState(id=path, position=first(path), stop=os.stat(path).st_size) for path in found if path not in known
-    ]
+    new = [path for path in found if path not in (known or ())]
+    return [SplitState(id=path, position=first(path), stop=os.stat(path).st_size) for path in new]
 
 
 def _matches(pattern: str) -> list[str]:

@@ -6,7 +6,8 @@ Nothing is decided here that is not decided before the job begins.
 import os
 import random
 import secrets
-from contextlib import ExitStack, closing
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
 from typing import Any
 
 import msgspec
@@ -24,7 +25,7 @@ from tidegate.deploy.local import LocalLoop
 from tidegate.deploy.processes import host_name, process_record
 from tidegate.deploy.program import ProgramSpec, load, same_program
 from tidegate.deploy.runtime_folder import RuntimeFolder
-from tidegate.errors import Failure, InvalidError, raise_failure
+from tidegate.errors import Failure, InvalidError, TidegateError, raise_failure
 from tidegate.graph.logical import LogicalGraph
 from tidegate.graph.physical import build_physical
 from tidegate.ids import Attempt, CheckpointId, LogInstance
@@ -37,6 +38,7 @@ from tidegate.storage.memory import MemoryStorage
 from tidegate.storage.port import Storage
 from tidegate.storage.resolve import open_storage
 
+JSON = "json"
 MEMORY = "memory"
 IN_MEMORY_URL = "memory:"
 
@@ -45,19 +47,31 @@ def launch(spec: ProgramSpec, layers: ConfigLayers, options: StartOptions, open_
     """Run the program's job until it is finished or stopped as asked. Raises the TidegateError with which it ended."""
     job = load(spec)
     config = layers.with_program(job.config).resolve()
-    reporter = open_reporter(config.log_format)
-    try:
+    with _reporting(config.log_format, open_reporter) as reporter:
         return _run(job, spec, config, options, reporter)
-    finally:
-        reporter.close()
 
 
 def run_job(job: Job, layers: ConfigLayers, options: StartOptions, open_reporter: OpenReporter) -> JobResult:
     """Run a job that no other process can import (a notebook's, a test's), in this process. Raises as `launch`."""
     config = layers.with_program(job.config).resolve()
-    reporter = open_reporter(config.log_format)
-    try:
+    with _reporting(config.log_format, open_reporter) as reporter:
         return _run(job, None, config, msgspec.structs.replace(options, in_process=True), reporter)
+
+
+@contextmanager
+def _reporting(log_format: str, open_reporter: OpenReporter) -> Iterator[Reporter]:
+    """Where every line is for machines, the error with which the job ends is one of them, and is not shown again."""
+    reporter = open_reporter(log_format)
+    try:
+        yield reporter
+    except TidegateError as error:
+        if log_format == JSON:
+            failure = error.failure
+            fields = msgspec.to_builtins(failure) | {"exit_code": failure.exit_code}
+            del fields["message"]
+            reporter.event("error", failure.message, **fields)
+            error.is_reported = True
+        raise
     finally:
         reporter.close()
 

@@ -45,9 +45,10 @@ class SplitEnumerator:
         self._told_no_more = False
 
     @property
-    def known(self) -> frozenset[str]:
-        """Ids of every split there has been."""
-        return frozenset(self._known)
+    def known(self) -> frozenset[str] | None:
+        """Ids of every split there has been; None when nobody has looked yet, in this attempt or before the restored
+        checkpoint."""
+        return frozenset(self._known) if self._has_looked or self._is_restored else None
 
     @property
     def needs_discovery(self) -> bool:

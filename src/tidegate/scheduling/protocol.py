@@ -181,7 +181,7 @@ class Discover(msgspec.Struct, frozen=True):
 
     attempt: Attempt
     operator: OperatorName
-    known: frozenset[str]
+    known: frozenset[str] | None
 
 
 class Recover(msgspec.Struct, frozen=True):

@@ -45,7 +45,7 @@ class EmptySource(Generic[T]):
     def deserializer(self) -> ReadyValues[T] | None:
         return None
 
-    def discover(self, known: frozenset[str]) -> list[SplitState]:
+    def discover(self, known: frozenset[str] | None) -> list[SplitState]:
         return []
 
     def open_reader(self, context: SourceContext) -> "EmptySource[T]":

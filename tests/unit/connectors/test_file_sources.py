@@ -26,7 +26,7 @@ class Order(msgspec.Struct):
 
 def read(source: Source, splits: list[SplitState] | None = None) -> list[Any]:
     """The decoded values of all splits."""
-    splits = source.discover(frozenset()) if splits is None else splits
+    splits = source.discover(None) if splits is None else splits
     reader = source.open_reader(CONTEXT)
     reader.add_splits(splits)
     raw: list[Any] = []
@@ -71,7 +71,7 @@ def test_quoted_fields_hold_delimiters_quotes_and_line_ends(tmp_path: Path, end:
     values = [f'x,{end}{end}"y"', '"', '5" disk', ""]
     source = CsvSource(file(tmp_path, end.join(rows)))
     assert [row["a"] for row in read(source)] == values
-    (split,) = source.discover(frozenset())
+    (split,) = source.discover(None)
     reader = source.open_reader(CONTEXT)
     reader.add_splits([split])
     for number in range(4):
@@ -103,7 +103,7 @@ def test_what_is_no_csv_is_corrupt_and_its_place_is_named(tmp_path: Path, conten
 
 def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidError, match="two columns"):
-        CsvSource(file(tmp_path, "a,b,a\n")).discover(frozenset())
+        CsvSource(file(tmp_path, "a,b,a\n")).discover(None)
 
 
 def test_files_are_found_by_pattern_list_and_name_once_each(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_files_are_found_by_pattern_list_and_name_once_each(tmp_path: Path) -> N
         file(tmp_path, "1\n", name)
 
     def found(paths: Any) -> list[str]:
-        return [str(Path(split.id).relative_to(tmp_path)) for split in JsonLinesSource(paths).discover(frozenset())]
+        return [str(Path(split.id).relative_to(tmp_path)) for split in JsonLinesSource(paths).discover(None)]
 
     assert found(tmp_path / "*.jsonl") == ["a.jsonl", "b.jsonl", "x[1].jsonl"]
     assert found(str(tmp_path / "**" / "c*")) == ["deep/c.jsonl"]
@@ -125,15 +125,15 @@ def test_a_relative_path_names_the_same_splits_from_anywhere(tmp_path: Path, mon
     monkeypatch.chdir(tmp_path)
     source = JsonLinesSource("a.jsonl")
     monkeypatch.chdir("/")
-    assert [split.id for split in source.discover(frozenset())] == [str(path)]
+    assert [split.id for split in source.discover(None)] == [str(path)]
 
 
 def test_no_match_and_compressed_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidError, match="no file matches"):
-        JsonLinesSource(tmp_path / "*.jsonl").discover(frozenset())
+        JsonLinesSource(tmp_path / "*.jsonl").discover(None)
     file(tmp_path, gzip.compress(b"1\n"), "a.jsonl.gz")
     with pytest.raises(InvalidError, match="is compressed"):
-        JsonLinesSource(tmp_path / "*").discover(frozenset())
+        JsonLinesSource(tmp_path / "*").discover(None)
 
 
 def test_lines_become_values_of_the_type(tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ def test_lines_become_values_of_the_type(tmp_path: Path) -> None:
 def test_a_last_line_without_an_end_is_read_as_it_was_discovered(tmp_path: Path) -> None:
     path = file(tmp_path, "1\n2", "a.jsonl")
     source = JsonLinesSource(path)
-    splits = source.discover(frozenset())
+    splits = source.discover(None)
     file(tmp_path, "1\n23\n4\n", "a.jsonl")
     assert read(source, splits) == [1, 2]
 
@@ -153,7 +153,7 @@ def test_a_last_line_without_an_end_is_read_as_it_was_discovered(tmp_path: Path)
 def test_a_file_that_is_not_the_one_that_was_read_is_lost_data(tmp_path: Path, content: bytes | None) -> None:
     path = file(tmp_path, "1\n2\n3\n", "a.jsonl")
     source = JsonLinesSource(path)
-    (split,) = source.discover(frozenset())
+    (split,) = source.discover(None)
     path.unlink()
     if content is not None:
         path.write_bytes(content)

@@ -21,7 +21,7 @@ CONTEXT = SourceContext(JobName("job"), OperatorName("in"), SubtaskIndex(0), 1, 
 ID = TransactionalId("app", LogInstance("log"), Attempt(1), OperatorName("out"), SubtaskIndex(0), 0)
 
 
-def positions(source: LocalSource, known: frozenset[str] = frozenset()) -> dict[str, tuple[int, int | None]]:
+def positions(source: LocalSource, known: frozenset[str] | None = None) -> dict[str, tuple[int, int | None]]:
     return {split.id: (split.position, split.stop) for split in source.discover(known)}
 
 
@@ -44,14 +44,14 @@ def test_several_topics_are_read_as_one_source(log: LocalLog) -> None:
     log.append("u", 0, [b"b"])
     source = LocalSource(log.directory, ["t", "u"], bounded=True)
     assert positions(source) == {"t/0": (0, 0), "t/1": (0, 1), "u/0": (0, 1)}
-    fetched = read_all(source, source.discover(frozenset()))
+    fetched = read_all(source, source.discover(None))
     assert {(one.split, *one.values) for one in fetched} == {("t/0",), ("t/1", b"a"), ("u/0", b"b")}
 
 
 def test_keys_and_timestamps_are_handed_out(log: LocalLog) -> None:
     log.append("t", 0, [b"v", None], keys=[b"k", None], timestamps=[5, 6])
     source = LocalSource(log.directory, "t", bounded=True)
-    fetched = next(one for one in read_all(source, source.discover(frozenset())) if one.values)
+    fetched = next(one for one in read_all(source, source.discover(None)) if one.values)
     assert fetched == Fetched("t/0", [b"v", None], 2, keys=[b"k", None], timestamps=[5, 6], finished=True)
 
 
@@ -71,7 +71,7 @@ def test_starts_are_numbers_of_their_partitions(log: LocalLog) -> None:
 def test_a_start_that_does_not_exist_is_refused(log: LocalLog, start: Any) -> None:
     log.append("t", 0, [b"a", b"b"])
     with pytest.raises(InvalidError):
-        LocalSource(log.directory, "t", start=start).discover(frozenset())
+        LocalSource(log.directory, "t", start=start).discover(None)
 
 
 def test_numbers_alone_do_not_name_partitions_of_several_topics(log: LocalLog) -> None:
@@ -85,7 +85,7 @@ def test_latest_and_stop_depend_on_the_isolation(log: LocalLog) -> None:
     uncommitted = LocalSource(log.directory, "t", bounded=True, isolation="read_uncommitted")
     assert positions(committed)["t/0"] == (0, 0)
     assert positions(uncommitted)["t/0"] == (0, 1)
-    values = [value for one in read_all(uncommitted, uncommitted.discover(frozenset())) for value in one.values]
+    values = [value for one in read_all(uncommitted, uncommitted.discover(None)) for value in one.values]
     assert values == [b"open"]
 
 
@@ -99,14 +99,14 @@ def write_open(log: LocalLog, text: str) -> None:
 
 def test_a_topic_or_directory_that_is_missing_is_named(log: LocalLog, tmp_path: Path) -> None:
     with pytest.raises(InvalidError, match="no topic 'x'"):
-        LocalSource(log.directory, "x").discover(frozenset())
+        LocalSource(log.directory, "x").discover(None)
     with pytest.raises(InvalidError, match="nowhere"):
-        LocalSource(tmp_path / "nowhere", "t").discover(frozenset())
+        LocalSource(tmp_path / "nowhere", "t").discover(None)
 
 
 def test_a_log_put_in_the_place_of_the_one_that_was_read_is_refused(log: LocalLog) -> None:
     log.append("t", 0, [b"a"])
-    splits = LocalSource(log.directory, "t").discover(frozenset())
+    splits = LocalSource(log.directory, "t").discover(None)
     log.close()
     shutil.rmtree(log.directory)
     clock = HandClock()

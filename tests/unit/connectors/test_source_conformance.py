@@ -125,7 +125,7 @@ class TestCsvSource(FileConformance):
 class TestCollectionSourceInOneSequence:
     def test_values_are_dealt_to_the_splits_in_turn(self) -> None:
         source = CollectionSource(["a", "b", "c"], splits=2)
-        assert [(split.id, split.stop) for split in source.discover(frozenset())] == [("0", 2), ("1", 1)]
+        assert [(split.id, split.stop) for split in source.discover(None)] == [("0", 2), ("1", 1)]
 
 
 class Wrong(TestCollectionSource):

@@ -4,12 +4,15 @@ import select
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Iterator
 from contextlib import closing
+from functools import partial
 from typing import Any
 
 import pytest
 
+from tests.integration.programs import wait_until
 from tidegate.deploy.executor import InlineExecutor, ThreadExecutor, WakeUp
 
 Results = list[tuple[Any, BaseException | None]]
@@ -64,7 +67,7 @@ def test_work_of_a_lane_runs_in_order_and_one_after_another(executor: ThreadExec
         return number
 
     for number in range(200):
-        executor.submit("a", lambda number=number: work(number), lambda *answer: results.append(answer))
+        executor.submit("a", partial(work, number), lambda *answer: results.append(answer))
     assert [result for result, _ in collect(results, executor, wake_up, 200)] == list(range(200))
     assert overlaps == []
 
@@ -145,9 +148,53 @@ def test_inline_work_runs_when_it_is_drained_and_what_it_submits_the_next_time()
     assert not executor.drain()
 
 
+def test_what_work_holds_goes_with_it_and_not_with_the_next(executor: ThreadExecutor, wake_up: WakeUp) -> None:
+    class Held:
+        def work(self) -> None: ...
+
+    held = Held()
+    is_gone = weakref.ref(held)
+    results: Results = []
+    executor.submit("a", held.work, lambda *answer: results.append(answer))
+    del held
+    collect(results, executor, wake_up, 1)
+    wait_until(lambda: is_gone() is None, "the end of what the work held")
+
+
+def test_work_that_each_answer_submits_does_not_keep_draining_for_ever(
+    executor: ThreadExecutor, wake_up: WakeUp
+) -> None:
+    answers: list[Any] = []
+
+    def again(result: Any, error: BaseException | None) -> None:
+        answers.append(result)
+        executor.submit("a", lambda: len(answers), again)
+        # As it is with work that is quicker than the thread that drains.
+        wait_until(lambda: select.select([wake_up], [], [], 0)[0] != [], "its answer", 10)
+
+    executor.submit("a", lambda: 0, again)
+    assert select.select([wake_up], [], [], 10)[0]
+    executor.drain()
+    assert answers == [0]
+
+
+def test_an_exit_of_inline_work_is_handed_over_and_an_interrupt_is_not() -> None:
+    executor = InlineExecutor()
+    errors: list[BaseException | None] = []
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    executor.submit("a", sys.exit, lambda _, error: errors.append(error))
+    executor.submit("a", interrupt, lambda _, error: errors.append(error))
+    with pytest.raises(KeyboardInterrupt):
+        executor.drain()
+    assert [type(error) for error in errors] == [SystemExit]
+
+
 def test_an_exception_of_inline_work_is_handed_over() -> None:
     executor = InlineExecutor()
     errors: list[BaseException | None] = []
-    executor.submit("a", lambda: {}["a"], lambda _, error: errors.append(error))
+    executor.submit("a", lambda: int("x"), lambda _, error: errors.append(error))
     executor.drain()
-    assert isinstance(errors[0], KeyError)
+    assert isinstance(errors[0], ValueError)

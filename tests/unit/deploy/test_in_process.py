@@ -147,6 +147,31 @@ def test_an_exit_of_user_code_does_not_end_the_process(run: Runner) -> None:
         run(counting(CollectionSink(), lambda number: sys.exit(0)))
 
 
+def test_an_exit_of_user_code_restarts_the_job_as_any_failure_does(run: Runner) -> None:
+    exits = [500]
+
+    def exit_once(number: int) -> int:
+        if number in exits:
+            exits.clear()
+            sys.exit(0)
+        return number
+
+    sink = CollectionSink()
+    result = run(counting(sink, exit_once))
+    assert result_of(sink) == expected()
+    assert (result.attempts, result.restarts) == (2, 1)
+
+
+def test_an_interrupt_that_user_code_raises_ends_the_run_as_ctrl_c_does(run: Runner) -> None:
+    def interrupt(number: int) -> int:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(counting(CollectionSink(), interrupt))
+    assert run.told.is_closed
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
 def test_an_interrupt_stops_cleanly_and_the_next_run_goes_on(run: Runner, tmp_path: Path) -> None:
     log = LocalLog(tmp_path / "log")
     log.create_topic("in", 2)

@@ -83,7 +83,13 @@ def test_a_worker_may_connect_before_the_job_manager_listens(context: Context, f
     client.send([b"early"])
     server = ControlServer(context, folder.address("control"))
     found: list[object] = []
-    wait_until(lambda: (frame := server.receive()) is not None and not found.append(frame), "the frame", 20)
+
+    def has_come() -> bool:
+        if (frame := server.receive()) is not None:
+            found.append(frame)
+        return bool(found)
+
+    wait_until(has_come, "the frame", 20)
     assert found == [(1, 0, b"early")]
 
 

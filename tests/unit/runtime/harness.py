@@ -20,7 +20,17 @@ from tidegate.clock import Now
 from tidegate.connectors.collections import CollectionSink
 from tidegate.errors import Failure
 from tidegate.graph.physical import build_physical
-from tidegate.ids import Attempt, CheckpointId, JobName, LogInstance, OperatorName, SubtaskIndex, TaskId, VertexName, WorkerIndex
+from tidegate.ids import (
+    Attempt,
+    CheckpointId,
+    JobName,
+    LogInstance,
+    OperatorName,
+    SubtaskIndex,
+    TaskId,
+    VertexName,
+    WorkerIndex,
+)
 from tidegate.operators.contracts import Deserializer, Fetched, SourceContext, SourceReader
 from tidegate.runtime.control import (
     AssignSplits,
@@ -110,8 +120,8 @@ class HandSource:
         self._records.setdefault(split, []).extend(values)
         self._ends[split] = ends
 
-    def discover(self, known: frozenset[str]) -> list[SplitState]:
-        return [SplitState(id, 0) for id in self._records if id not in known]
+    def discover(self, known: frozenset[str] | None) -> list[SplitState]:
+        return [SplitState(id, 0) for id in self._records if id not in (known or ())]
 
     def open_reader(self, context: SourceContext) -> SourceReader:
         return HandReader(self)
@@ -221,7 +231,7 @@ class Bench:
         """Hand out all splits of a source in turn."""
         node = self.graph.node(OperatorName(source))
         assert node.source is not None
-        found = node.source.discover(frozenset())
+        found = node.source.discover(None)
         self.assign(found, source, no_more=no_more)
 
     def assign(self, splits: Sequence[SplitState], source: str = "src", *, no_more: bool = True) -> None:

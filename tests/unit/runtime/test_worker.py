@@ -390,4 +390,4 @@ def test_records_are_counted_by_operator_and_told_when_they_change_and_at_the_en
     bench.clock.time += 0.1
     bench.settle()
     bench.stop()
-    assert {row.operator: row.records_in for row in bench.heard(WorkerMetrics)[-1].operators}["src"] == 40
+    assert [row.records_in for row in bench.heard(WorkerMetrics)[-1].operators if row.operator == "src"] == [40]

@@ -28,7 +28,7 @@ class Splits:
     discovery_interval: float | None = None
     deserializer: None = None
 
-    def discover(self, known: frozenset[str]) -> list[SplitState]:
+    def discover(self, known: frozenset[str] | None) -> list[SplitState]:
         raise AssertionError("tests answer `Discover` themselves")
 
     def open_reader(self, context: Any) -> Any:

@@ -118,7 +118,7 @@ def test_a_worker_that_built_another_graph_ends_the_attempt_and_shows_the_differ
 
 def test_splits_are_looked_for_when_all_tasks_run_and_checkpoints_begin_when_they_are_found() -> None:
     found = attempted().deployed()
-    assert found.running() == [AllTasksRun(), Discover(ATTEMPT, READ, frozenset())]
+    assert found.running() == [AllTasksRun(), Discover(ATTEMPT, READ, None)]
     outcomes = found.found("a", "b", "c")
     assert outcomes == [
         to(0, AssignSplits(READ, task(READ, 0), (SplitState("a", 0, 9), SplitState("c", 0, 9)), True)),

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from tests.unit.scheduling.programs import READ
 from tidegate.checkpoint.protocol import SplitState
+from tidegate.ids import OperatorName
 from tidegate.scheduling.enumerator import SplitEnumerator
 
 
@@ -44,6 +45,15 @@ def test_a_split_is_in_the_enumerator_until_it_is_handed_out_and_never_again() -
     found.discovered([split("a"), split("b")])
     assert found.unassigned == ()
     assert found.known == {"a", "b"}
+
+
+def test_only_the_first_look_of_all_knows_nothing() -> None:
+    new = SplitEnumerator(OperatorName("read"), 1, restored=None, rediscovers=True, bounded=False)
+    assert new.known is None
+    new.discovered(())
+    assert new.known == frozenset(), "a split found from now on starts at its beginning"
+    restored = SplitEnumerator(OperatorName("read"), 1, restored=(), rediscovers=True, bounded=False)
+    assert restored.known == frozenset()
 
 
 def test_after_the_only_look_every_reader_hears_once_that_nothing_follows() -> None:

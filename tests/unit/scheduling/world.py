@@ -207,7 +207,7 @@ class World:
     def discover(self, wanted: p.Discover) -> p.Event:
         if self.chance("discovery"):
             return p.DiscoveryFailed(wanted.attempt, wanted.operator, UNAVAILABLE)
-        found = tuple(SplitState(id, 0, self.stop) for id in SPLITS if id not in wanted.known)
+        found = tuple(SplitState(id, 0, self.stop) for id in SPLITS if id not in (wanted.known or ()))
         return p.SplitsFound(wanted.attempt, wanted.operator, found)
 
     # -- the log --

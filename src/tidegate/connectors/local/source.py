@@ -62,7 +62,7 @@ class LocalSource:
     def discovery_interval(self) -> float | None:
         return self._discovery_interval
 
-    def discover(self, known: frozenset[str]) -> list[SplitState]:
+    def discover(self, known: frozenset[str] | None) -> list[SplitState]:
         with LocalLog(self.directory, create=False, clock=self._clock) as log:
             attributes = {"created": str(log.created)}
             infos = {
@@ -74,12 +74,12 @@ class LocalSource:
         return [
             SplitState(
                 id=split,
-                position=info.low_watermark if known else self._first(split, info),
+                position=self._first(split, info) if known is None else info.low_watermark,
                 stop=self._end(info) if self._bounded else None,
                 attributes=attributes,
             )
             for split, info in infos.items()
-            if split not in known
+            if split not in (known or ())
         ]
 
     def _first(self, split: str, info: PartitionInfo) -> int:

@@ -117,8 +117,8 @@ class SourceConformance(SourceKit):
         self.create(3)
         self.append(0, ["a"])
         source = self.source(bounded=True)
-        first = source.discover(frozenset())
-        assert first == source.discover(frozenset()) == self.source(bounded=True).discover(frozenset())
+        first = source.discover(None)
+        assert first == source.discover(None) == self.source(bounded=True).discover(None)
         assert len({split.id for split in first}) == 3
 
     def test_discovery_leaves_out_what_is_known(self) -> None:
@@ -132,11 +132,11 @@ class SourceConformance(SourceKit):
         self.create(2)
         bounded = self.source(bounded=True)
         assert bounded.bounded
-        assert all(split.stop is not None for split in bounded.discover(frozenset()))
+        assert all(split.stop is not None for split in bounded.discover(None))
         self.require_unbounded()
         unbounded = self.source(bounded=False)
         assert not unbounded.bounded
-        assert all(split.stop is None for split in unbounded.discover(frozenset()))
+        assert all(split.stop is None for split in unbounded.discover(None))
 
     def test_the_start_is_pinned_when_the_split_is_discovered(self) -> None:
         self.require_unbounded()
@@ -157,7 +157,7 @@ class SourceConformance(SourceKit):
         self.require_unbounded()
         self.create(1)
         source = self.source(bounded=False, start="latest")
-        known = frozenset(split.id for split in source.discover(frozenset()))
+        known = frozenset(split.id for split in source.discover(None))
         self.add_split()
         self.append(1, ["written before it was found"])
         later = source.discover(known)
@@ -166,6 +166,14 @@ class SourceConformance(SourceKit):
         reading.until(lambda: reading.records >= 1)
         assert list(reading.texts.values()) == [["written before it was found"]]
         reading.close()
+
+    def test_a_split_found_by_a_job_that_knew_none_starts_at_its_beginning(self) -> None:
+        self.require_unbounded()
+        self.create(1)
+        self.append(0, ["written before it was found"])
+        assert self.source(bounded=False, start="latest").discover(frozenset()) == self.discovered(
+            self.source(bounded=False, start="earliest")
+        )
 
     # ---- polling ---------------------------------------------------------------------------------------------------
 

@@ -166,7 +166,7 @@ class SourceKit(ABC):
 
     # ---- helpers ---------------------------------------------------------------------------------------------------
 
-    def discovered(self, source: Source, known: frozenset[str] = frozenset()) -> list[SplitState]:
+    def discovered(self, source: Source, known: frozenset[str] | None = None) -> list[SplitState]:
         return sorted(source.discover(known), key=lambda split: split.id)
 
     def read_bounded(self, max_records: int = 100) -> Reading:

@@ -65,12 +65,12 @@ class SimSource:
     def discovery_interval(self) -> float | None:
         return None if self._bounded else 1.0
 
-    def discover(self, known: frozenset[str]) -> list[SplitState]:
+    def discover(self, known: frozenset[str] | None) -> list[SplitState]:
         return self._gate.call(f"discovers {self._topic}", lambda: self._discover(known))
 
-    def _discover(self, known: frozenset[str]) -> list[SplitState]:
-        splits = [self._split(number, is_later=bool(known)) for number in range(len(self._service.topics[self._topic]))]
-        return [split for split in splits if split.id not in known]
+    def _discover(self, known: frozenset[str] | None) -> list[SplitState]:
+        splits = [self._split(number, is_later=known is not None) for number in range(len(self._service.topics[self._topic]))]
+        return [split for split in splits if split.id not in (known or ())]
 
     def _split(self, number: int, is_later: bool) -> SplitState:
         log = self._service.topics[self._topic][number]

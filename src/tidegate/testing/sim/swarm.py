@@ -118,7 +118,7 @@ class Swarm:
         self.network.heal()
         self.slow_work = self.late_requests = self.zombies = self.spawn_failures = 0.0
         self.source_slack = min(self.source_slack, 0.2)
-        self.step_delay, self.step_cost = 0.001, 0.0002
+        self.step_delay, self.step_cost = 0.0005, 0.00005
 
 
 def draw_swarm(random: Random) -> Swarm:
