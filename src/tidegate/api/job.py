@@ -82,9 +82,9 @@ class Job:
         """Run the job until it is finished or stopped by Ctrl-C; the last line of a program, under
         `if __name__ == "__main__":`.
 
-        In a program that can be imported (`python app.py`) workers are processes that import it, unless `in_process`. An
-        error is shown, and ends the process with its exit code. In a notebook everything runs in this process, and the
-        TidegateError is raised.
+        In a program that can be imported (`python app.py`) workers are processes that import it, unless `in_process`.
+        An error is shown, and ends the process with its exit code. In a notebook everything runs in this process, and
+        the TidegateError is raised.
         """
         if _runner is None:
             raise InternalError("a job was run without the package 'tidegate' being imported")

@@ -152,9 +152,10 @@ class Source(Protocol):
     def discover(self, known: frozenset[str] | None) -> list[SplitState]:
         """New splits, without those whose ids are `known`, with every start and stop resolved to a number.
 
-        Called in the JobManager, may block, may raise UnavailableError or InvalidError. `known` is None at the first look
-        of all, and then alone the user's start applies: a split found later, also by a job that knew none yet, starts at
-        its beginning, or what was written to it before it was found would be lost. Same answer in the same situation.
+        Called in the JobManager, may block, may raise UnavailableError or InvalidError. `known` is None at the first
+        look of all, and then alone the user's start applies: a split found later, also by a job that knew none yet,
+        starts at its beginning, or what was written to it before it was found would be lost. Same answer in the same
+        situation.
         """
         ...
 

@@ -1,6 +1,7 @@
 """Control messages between the JobManager and workers, and how they are written as bytes.
 
-The checkpoint messages are in `checkpoint.protocol`; `docs/PROTOCOL.md` lists all of them with what a lost, late or doubled one does.
+The checkpoint messages are in `checkpoint.protocol`; `docs/PROTOCOL.md` lists all of them with what a lost, late or
+doubled one does.
 """
 
 import msgspec
@@ -134,7 +135,9 @@ class WorkerMetrics(msgspec.Struct, frozen=True, tag=True):
 
 
 ToWorker = Deploy | AssignSplits | StopWorker | TriggerCheckpoint | CheckpointCompleted | CheckpointAbandoned
-ToJobManager = WorkerReady | TaskRunning | TaskEnded | TaskFailed | WorkerMetrics | Acknowledge | Decline | CommitsReported
+ToJobManager = (
+    WorkerReady | TaskRunning | TaskEnded | TaskFailed | WorkerMetrics | Acknowledge | Decline | CommitsReported
+)
 
 encode = msgspec.msgpack.Encoder().encode
 decode_to_worker = msgspec.msgpack.Decoder(ToWorker).decode

@@ -1,5 +1,5 @@
-"""What a worker or a JobManager needs from the outside: somebody to run blocking work, and wires. Implemented for real in
-`deploy/`, inline for one-process runs, and simulated in `testing/sim`."""
+"""What a worker or a JobManager needs from the outside: somebody to run blocking work, and wires. Implemented for real
+in `deploy/`, inline for one-process runs, and simulated in `testing/sim`."""
 
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -13,7 +13,8 @@ class Executor(Protocol):
     def submit(self, lane: str, work: Callable[[], Any], done: Callable[[Any, BaseException | None], None]) -> None:
         """Run `work`; later call `done(result, None)` or `done(None, error)` on the stepping thread, between two steps.
 
-        Work of one lane runs in order, one after another; lanes run side by side. `done` may never come: the process died.
+        Work of one lane runs in order, one after another; lanes run side by side. `done` may never come: the process
+        died.
         """
         ...
 

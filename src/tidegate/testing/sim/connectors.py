@@ -69,7 +69,8 @@ class SimSource:
         return self._gate.call(f"discovers {self._topic}", lambda: self._discover(known))
 
     def _discover(self, known: frozenset[str] | None) -> list[SplitState]:
-        splits = [self._split(number, is_later=known is not None) for number in range(len(self._service.topics[self._topic]))]
+        partitions = range(len(self._service.topics[self._topic]))
+        splits = [self._split(number, is_later=known is not None) for number in partitions]
         return [split for split in splits if split.id not in (known or ())]
 
     def _split(self, number: int, is_later: bool) -> SplitState:
