@@ -164,6 +164,11 @@ class Bench:
             started = self.start(*program_arguments, job=job)
         raise AssertionError(f"not finished after {STARTS_MAX} starts:\n{started.said}")
 
+    @property
+    def said(self) -> str:
+        """What every start has said, one after another."""
+        return "\n".join(started.said for started in self._starts)
+
     # -- looking --
 
     def view(self, job: str = "totals") -> LogView:
@@ -241,7 +246,8 @@ class Bench:
         bodies = [entry.body for entry in view.entries if isinstance(entry, Entry)]
         manifests = [body.manifest for body in bodies if isinstance(body, Completed)]
         store = CheckpointStore(open_storage(str(self.checkpoints)), JobName(job))
-        assert sorted(store.state_files()) == sorted(files_of(manifests))
+        stored, named = set(store.state_files()), files_of(manifests)
+        assert stored == named, f"left over: {sorted(stored - named)}; missing: {sorted(named - stored)}\n{self.said}"
         for started in self._starts:
             assert started.living() == {}, f"processes of start {started.pid} still live"
         assert list(self._sockets.iterdir()) == []

@@ -56,7 +56,7 @@ POINTS = (
     Point("recovery-commit:before@jobmanager", "jobmanager", MANY, "log-append:after:3@jobmanager"),
     Point("recovery-commit:after@jobmanager", "jobmanager", FEW, "commit:before:2@worker-0", is_quick=True),
     Point("recovery-abort:before@jobmanager", "jobmanager", FEW, "log-append:before:3@jobmanager", is_quick=True),
-    Point("recovery-abort:after@jobmanager", "jobmanager", MANY, "acknowledge:after:8@worker-1"),
+    Point("recovery-abort:after@jobmanager", "jobmanager", MANY, "acknowledge:before:8@worker-1"),
 )
 VICTIMS: tuple[Victim, ...] = ("worker", "jobmanager", "everything")
 

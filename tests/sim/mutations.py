@@ -206,8 +206,8 @@ MUTATIONS: dict[str, Mutation] = {
     function.__name__: Mutation(function, seeds)
     for function, seeds in (
         (commits_when_prepared, range(50)),
-        (acknowledges_what_may_not_be_stored, range(100)),
-        (forgets_what_was_prepared_for_an_abandoned_checkpoint, range(100)),
+        (acknowledges_what_may_not_be_stored, range(200)),
+        (forgets_what_was_prepared_for_an_abandoned_checkpoint, range(200)),
         (lists_only_the_newest_pending_transaction, range(200)),
         (aborts_before_it_commits_at_recovery, range(50)),
         (aborts_nothing_at_recovery, range(50)),
@@ -215,13 +215,13 @@ MUTATIONS: dict[str, Mutation] = {
         (tries_the_next_position_after_a_conflict, range(50)),
         (does_not_align, range(50)),
         (reuses_a_slot_as_soon_as_it_is_committed, range(100)),
-        (captures_mutable_state_by_reference, range(50)),
+        (captures_mutable_state_by_reference, range(200)),
         (triggers_before_the_commits_are_reported, range(50)),
         (loses_a_data_frame_and_does_not_notice, range(50)),
         (lets_a_barrier_overtake_what_waits_for_company, range(50)),
         (writes_on_while_the_last_transaction_is_flushed, range(50)),
         (goes_back_to_an_older_checkpoint_silently, range(50)),
         (shares_transactional_ids_between_attempts, range(50)),
-        (takes_the_acknowledgements_of_any_checkpoint, range(100)),
+        (takes_the_acknowledgements_of_any_checkpoint, range(300)),
     )
 }

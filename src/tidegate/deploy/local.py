@@ -5,6 +5,7 @@ block but in its wait: what blocks is the executor's.
 """
 
 import math
+import select
 import signal
 import threading
 import time
@@ -26,6 +27,10 @@ STATUS_SECONDS = 0.25
 ONE_STOP_SECONDS = 0.5
 """What comes so soon after the first request to stop is that request once more: `timeout` and other wrappers signal
 their child and then its whole group."""
+
+
+CLEAN_UP_SECONDS = 5.0
+"""How long a job that ends well may go on deleting what old checkpoints have left."""
 
 
 class LocalLoop:
@@ -52,7 +57,16 @@ class LocalLoop:
                 poller.poll(math.ceil(self._seconds_to_wait() * 1000))
                 self._wake_up.clear()
                 self._round()
+            if self._performer.failure is None:
+                self._finish_cleaning_up()
         self._performer.show_status()
+
+    def _finish_cleaning_up(self) -> None:
+        deadline = time.monotonic() + CLEAN_UP_SECONDS
+        while self._performer.is_cleaning_up and (left := deadline - time.monotonic()) > 0:
+            select.select([self._wake_up], [], [], left)
+            self._wake_up.clear()
+            self._executor.drain()
 
     def _stop(self) -> None:
         self._is_stop_wanted = True

@@ -29,6 +29,7 @@ from tidegate.runtime.control import StopWorker, WorkerMetrics
 from tidegate.scheduling import protocol as p
 from tidegate.scheduling import telling
 from tidegate.scheduling.deployment import AllTasksRun, AttemptFailed, Deployment, Outcome, sink_targets
+from tidegate.scheduling.housekeeping import Housekeeping
 from tidegate.scheduling.job import MOVES, WITH_WORKERS, Phase
 from tidegate.scheduling.ledger import APPEND_RETRY, Ledger, fenced
 from tidegate.scheduling.opening import Opening, decide_opening
@@ -59,9 +60,8 @@ class JobManager:
         self._progress = Progress(frozenset(n.name for n in graph.sources), frozenset(n.name for n in graph.sinks))
         self.phase = Phase.READING_LOG
         self._ledger = Ledger((), identity.nonce, identity.new_instance)
+        self._housekeeping = Housekeeping(settings.retained)
         self._opening = Opening()
-        self._is_fresh = False
-        """The next takeover begins without state."""
         self._old_takeover: Takeover | None = None
         """Of the process before this one, until its workers are known to be dead."""
         self._attempt = Attempt(0)
@@ -100,6 +100,9 @@ class JobManager:
                 return self._deployed(lambda d: d.coordinate(checkpoints.TriggerNow(), now), now)
             case p.Wake():
                 return self._wake(now)
+            case p.CleanedUp():
+                self._housekeeping.cleaned_up(event, self._ledger)
+                return []
             case p.OldWorkersEnded():
                 self._old_takeover = None
                 return self._recover(now) if self.phase is Phase.ENDING_OLD else []
@@ -143,7 +146,6 @@ class JobManager:
         self._highest = opening.highest
         self._attempt = ledger.view.attempt
         self._old_takeover = ledger.view.takeover
-        self._is_fresh = opening.is_fresh
         if ledger.view.instance is None:
             return [*told, *self._move(Phase.CREATING_LOG), self._append(Created(), now)]
         if opening.discards:
@@ -159,8 +161,9 @@ class JobManager:
         return [*self._move(Phase.SPAWNING), p.SpawnWorkers(self._attempt, self._physical.workers)]
 
     def _take_over(self, event: p.WorkersSpawned, now: Now) -> list[p.Command]:
-        who, options = self._identity, self._opening.options
-        takeover = Takeover(who.host, who.process, event.processes, event.control_address, options, self._is_fresh)
+        who, opening = self._identity, self._opening
+        fresh = opening.is_fresh and self._ledger.own_attempt is None
+        takeover = Takeover(who.host, who.process, event.processes, event.control_address, opening.options, fresh)
         return [*self._move(Phase.TAKING_OVER), self._append(takeover, now)]
 
     def _took_over(self, now: Now) -> list[p.Command]:
@@ -179,7 +182,6 @@ class JobManager:
             case Created() | Discarded():
                 return self._spawn() if self.phase in (Phase.CREATING_LOG, Phase.DISCARDING) else []
             case Takeover():
-                self._is_fresh = False
                 return self._took_over(now) if self.phase is Phase.TAKING_OVER else self._wake(now)
             case Completed(manifest):
                 return self._completed(manifest, now)
@@ -220,11 +222,14 @@ class JobManager:
         told: list[p.Command] = [*telling.recovered(done)]
         match self.phase:
             case Phase.RECOVERING:
-                sweep = [p.CleanUpOrphans(self._attempt, self._ledger.needed_files)] if self._ledger.may_sweep else []
-                moved = [*told, *self._move(Phase.DEPLOYING), *sweep]
+                moved = [
+                    *told,
+                    *self._move(Phase.DEPLOYING),
+                    *self._housekeeping.of_attempts_before(self._attempt, self._ledger),
+                ]
                 return moved + self._deployed(lambda d: d.recovered(self._ledger.restorable, self._highest), now)
             case Phase.SETTLING:
-                return told + self._record_end(now)
+                return [*told, *self._housekeeping.of_own_attempts(self._ledger), *self._record_end(now)]
             case _:
                 return told
 
@@ -260,15 +265,14 @@ class JobManager:
             case checkpoints.CheckpointSettled(_, files):
                 return self._settled(files, now)
             case checkpoints.AllCommitted(checkpoint, files):
-                self._end = Finished(checkpoint)
-                return [self._ledger.clean_up(self._settings.retained, files), *self._close()]
+                return self._housekeeping.after_checkpoint(files, self._ledger) + self._close(Finished(checkpoint))
             case _:
                 return [outcome]
 
     def _settled(self, files: Sequence[str], now: Now) -> list[p.Command]:
-        commands: list[p.Command] = [self._ledger.clean_up(self._settings.retained, files)]
+        commands: list[p.Command] = [*self._housekeeping.after_checkpoint(files, self._ledger)]
         if self.phase is Phase.DRAINING:
-            return commands + self._drained()
+            return commands + self._close(self._ledger.clean_stop)
         if self._attempt > 1 and not self._recovery.is_under_way:
             # A process of an earlier attempt may have woken up since and opened a transaction.
             commands += self._begin_recovery(leftovers_before(self._ledger, self._sinks, self._attempt), now)
@@ -341,11 +345,10 @@ class JobManager:
         if self.phase is not Phase.RUNNING:
             return [] if self.phase in (Phase.DRAINING, Phase.CLOSING, Phase.SETTLING) else self._end_with(None)
         self._drain_until = now.monotonic + self._settings.drain_timeout
-        commands = self._move(Phase.DRAINING) + self._deployed(
-            lambda d: d.coordinate(checkpoints.StopTriggering(), now), now
-        )
+        stop = checkpoints.StopTriggering()
+        commands = self._move(Phase.DRAINING) + self._deployed(lambda d: d.coordinate(stop, now), now)
         is_settled = self._deployment is not None and self._deployment.is_settled
-        return [*commands, *(self._drained() if is_settled else [p.WakeAt(self._drain_until)])]
+        return [*commands, *(self._close(self._ledger.clean_stop) if is_settled else [p.WakeAt(self._drain_until)])]
 
     def _settle_failed_attempt(self, own: Attempt, now: Now) -> list[p.Command]:
         """Nothing runs, but attempt `own` left transactions: commit what is due and abort the rest, as the next would.
@@ -355,12 +358,9 @@ class JobManager:
         plan = before_deploying(self._ledger, self._sinks, Attempt(own + 1), self._settings.accept_lost)
         return self._move(Phase.SETTLING) + self._begin_recovery(plan, now)
 
-    def _drained(self) -> list[p.Command]:
+    def _close(self, end: Body) -> list[p.Command]:
         """Every commit is confirmed: end the workers, then abort what is open, then record it."""
-        self._end = self._ledger.clean_stop
-        return self._close()
-
-    def _close(self) -> list[p.Command]:
+        self._end = end
         asked = [p.SendToWorker(self._attempt, WorkerIndex(i), StopWorker()) for i in range(self._physical.workers)]
         return [*asked, *self._leave(Phase.CLOSING, self._settings.stop_grace)]
 

@@ -15,14 +15,13 @@ from tidegate.checkpoint.log import (
     StoredEntry,
     Takeover,
     Unreadable,
-    prunable,
     view_log,
 )
-from tidegate.checkpoint.manifest import Manifest, files_of
+from tidegate.checkpoint.manifest import Manifest
 from tidegate.clock import Now
 from tidegate.errors import ErrorKind, Failure
 from tidegate.ids import Attempt, CheckpointId, LogInstance, LogPosition
-from tidegate.scheduling.protocol import Append, CleanUp, Tell, WakeAt
+from tidegate.scheduling.protocol import Append, Tell, WakeAt
 
 APPEND_RETRY = 0.5
 """Seconds between two tries of an append whose outcome is unknown."""
@@ -127,30 +126,25 @@ class Ledger:
         self._again_at = None
         return Append(self._cursor.pending, is_repeat=True)
 
-    # -- what may be deleted, after a later entry of one's own was won --
+    # -- what is stored --
 
     @property
-    def needed_files(self) -> frozenset[str]:
-        """Every file that an entry in the log names, whether it counts or not."""
-        return files_of(_manifests(self._stored))
-
-    def clean_up(self, retained: int, garbage: Sequence[str]) -> CleanUp:
-        """Drop what is older than the `retained` newest completed checkpoints, from the bottom up, and the files that
-        only these entries, or nobody (`garbage`), named."""
-        positions = prunable(self.view, retained)
-        dropped = [e for e in self._stored if e.position in positions]
-        self._stored = [e for e in self._stored if e.position not in positions]
-        self.view = view_log(self._stored)
-        files = files_of(_manifests(dropped)).union(garbage) - self.needed_files
-        return CleanUp(positions, tuple(sorted(files)))
+    def stored(self) -> Sequence[StoredEntry]:
+        """Every entry in the log, whether it counts or not."""
+        return self._stored
 
     @property
-    def may_sweep(self) -> bool:
-        """Whether files that no entry names may be deleted: not while an entry that cannot be read may name them."""
+    def is_readable(self) -> bool:
         return not any(isinstance(e, Unreadable) for e in self._stored)
 
+    def forget(self, positions: Sequence[LogPosition]) -> None:
+        """These are not in the log any more."""
+        self._stored = [e for e in self._stored if e.position not in positions]
+        self.view = view_log(self._stored)
 
-def _manifests(stored: Sequence[StoredEntry]) -> list[Manifest]:
+
+def manifests_in(stored: Sequence[StoredEntry]) -> list[Manifest]:
+    """Of the completed checkpoints among these entries."""
     return [e.body.manifest for e in stored if isinstance(e, Entry) and isinstance(e.body, Completed)]
 
 

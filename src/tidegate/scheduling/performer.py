@@ -77,6 +77,7 @@ class JobManagerPerformer:
         self._reporter = reporter
         self._recoveries: dict[str, TransactionRecovery] = {}
         self._wakes: list[float] = []
+        self._clean_ups = 0
         self.is_done = False
         self.failure: Failure | None = None
         """With what the JobManager ended; None is success."""
@@ -85,6 +86,11 @@ class JobManagerPerformer:
     def wake_at(self) -> float | None:
         """When `wake` is to be called next, monotonic seconds."""
         return min(self._wakes, default=None)
+
+    @property
+    def is_cleaning_up(self) -> bool:
+        """Whether files of old checkpoints are still being deleted: nobody else does it when the job is finished."""
+        return self._clean_ups > 0
 
     def start(self) -> None:
         self.deliver(p.Start())
@@ -149,6 +155,7 @@ class JobManagerPerformer:
                     lambda failure: p.RecoveryAnswered(attempt, run, _no_answer(step, failure)),
                 )
             case p.CleanUp() | p.CleanUpOrphans():
+                self._clean_ups += 1
                 self._executor.submit(CLEAN_UP_LANE, lambda: self._clean_up(command), self._cleaned_up)
 
     def _ask(
@@ -212,18 +219,23 @@ class JobManagerPerformer:
             self._recoveries[key] = own.open_recovery() if own else open_by_spec(spec.factory, spec.arguments)
         return self._recoveries[key]
 
-    def _clean_up(self, command: p.CleanUp | p.CleanUpOrphans) -> None:
+    def _clean_up(self, command: p.CleanUp | p.CleanUpOrphans) -> p.CleanedUp:
         match command:
             case p.CleanUp(positions, files):
                 self._store.prune(positions)
                 self._store.delete_files(files)
+                return p.CleanedUp(positions, files)
             case p.CleanUpOrphans(before, keep):
                 found = [path for path in self._store.state_files() if path not in keep]
                 self._store.delete_files(path for path in found if (attempt_of(path) or before) < before)
+                return p.CleanedUp()
 
-    def _cleaned_up(self, _: Any, error: BaseException | None) -> None:
+    def _cleaned_up(self, event: p.CleanedUp | None, error: BaseException | None) -> None:
+        self._clean_ups -= 1
         if error is not None:
             self._reporter.event("warning", f"old checkpoints could not be removed: {failure_of(error).message}")
+        if event is not None:
+            self.deliver(event)
 
     def close(self) -> None:
         for sink in self._recoveries.values():

@@ -97,6 +97,13 @@ class RecoveryAnswered(msgspec.Struct, frozen=True):
     event: recovery.Event
 
 
+class CleanedUp(msgspec.Struct, frozen=True):
+    """These are gone."""
+
+    positions: tuple[LogPosition, ...] = ()
+    files: tuple[str, ...] = ()
+
+
 class StepFailed(msgspec.Struct, frozen=True):
     """A command could not be carried out, and it has no event of its own for that (reading the log, starting
     workers)."""
@@ -130,6 +137,7 @@ Event = (
     | SplitsFound
     | DiscoveryFailed
     | RecoveryAnswered
+    | CleanedUp
     | StepFailed
     | CheckpointWanted
     | StopWanted
@@ -194,14 +202,14 @@ class Recover(msgspec.Struct, frozen=True):
 
 
 class CleanUp(msgspec.Struct, frozen=True):
-    """Remove entries from the log, in this order, then files. Failing does no harm: it is tried again some day."""
+    """Remove entries from the log, in this order, then files. → CleanedUp, unless they cannot be removed"""
 
     positions: tuple[LogPosition, ...]
     files: tuple[str, ...]
 
 
 class CleanUpOrphans(msgspec.Struct, frozen=True):
-    """Remove every file of earlier attempts that is not in `keep`."""
+    """Remove every file of attempts before `before` that is not in `keep`. → CleanedUp"""
 
     before: Attempt
     keep: frozenset[str]

@@ -34,7 +34,7 @@ def test_without_any_layer_every_setting_has_its_default(tmp_path: Path) -> None
     assert (config.checkpoint_retained, config.checkpoint_tolerable_failures) == (3, 3)
     assert (config.restart, config.transaction_restart_allowance) == (ExponentialDelay(), 60.0)
     assert (config.batch_size, config.batch_linger, config.batch_step_target) == (2048, 0.005, 0.02)
-    assert (config.channel_bytes, config.log_format) == (4 * 2**20, "text")
+    assert (config.channel_bytes, config.log_format) == (2**17, "text")
     assert set(config.places.values()) == {"default"}
 
 

@@ -8,7 +8,7 @@ from tidegate.clock import Now
 from tidegate.errors import ErrorKind
 from tidegate.ids import Attempt, CheckpointId, LogInstance, LogPosition
 from tidegate.scheduling.ledger import APPEND_RETRY, Ledger, fenced
-from tidegate.scheduling.protocol import Append, CleanUp, Tell, WakeAt
+from tidegate.scheduling.protocol import Append, Tell, WakeAt
 
 ZERO = Now(0.0, 5.0)
 
@@ -117,44 +117,6 @@ def test_a_fresh_start_lasts_until_its_first_checkpoint_also_for_the_process_aft
 
 def test_a_job_that_never_completed_a_checkpoint_did_not_begin_fresh() -> None:
     assert not ledger(CREATED, takeover()).begins_fresh
-
-
-# ---- cleaning up ---------------------------------------------------------------------------------------------------
-
-
-def test_entries_beyond_the_retained_are_dropped_from_the_bottom_with_files_that_nobody_needs() -> None:
-    found = ledger(CREATED, takeover(), completed(1, "a", "shared"), completed(2, "b", "shared"), completed(3, "c"))
-    assert found.clean_up(2, ["trash"]) == CleanUp((LogPosition(2),), ("a", "trash"))
-    assert found.clean_up(1, []) == CleanUp((LogPosition(3),), ("b", "shared"))
-    assert found.clean_up(1, []) == CleanUp((), ())
-
-
-def test_garbage_that_a_retained_checkpoint_needs_is_kept() -> None:
-    found = ledger(CREATED, takeover(), completed(1, "a"), completed(2, "b"))
-    assert found.clean_up(2, ["a", "b", "c"]).files == ("c",)
-
-
-def test_files_of_discarded_checkpoints_are_needed_as_long_as_their_entries_are_there() -> None:
-    bodies: list[Body] = [CREATED, takeover(), completed(1, "a"), completed(2, "b"), discarded(3), takeover()]
-    found = ledger(*bodies, completed(3, "c"))
-    assert found.needed_files == {"a", "b", "c"}
-    assert found.clean_up(2, ["b"]) == CleanUp((LogPosition(1),), ())
-    assert found.clean_up(1, []) == CleanUp(tuple(map(LogPosition, (2, 3, 4))), ("a", "b"))
-
-
-def test_what_was_before_a_fresh_start_goes_with_the_first_checkpoint_after_it() -> None:
-    found = ledger(CREATED, takeover(), completed(1, "a"), takeover(is_fresh=True))
-    assert found.clean_up(2, []) == CleanUp((), ()), "nothing of it goes before"
-    found.append(completed(2, "b"), Attempt(2), ZERO)
-    found.won()
-    cleaned = found.clean_up(2, [])
-    assert cleaned.files == ("a",)
-    assert LogPosition(0) not in cleaned.positions
-
-
-def test_nothing_is_swept_while_an_unreadable_entry_may_name_files() -> None:
-    assert ledger(CREATED).may_sweep
-    assert not Ledger([*log(CREATED), Unreadable(LogPosition(1), "cut off")], "mine", LogInstance("new")).may_sweep
 
 
 def test_being_fenced_names_the_job_the_position_and_who_has_it() -> None:

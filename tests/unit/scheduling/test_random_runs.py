@@ -13,14 +13,17 @@ from tests.unit.scheduling.runs import run
 from tests.unit.scheduling.world import RECORDS, SPLITS, World
 from tidegate.checkpoint import coordinator, recovery, transactions
 from tidegate.checkpoint.coordinator import Coordinator
+from tidegate.checkpoint.manifest import files_of
 from tidegate.checkpoint.participant import Participant
 from tidegate.checkpoint.protocol import Committable
 from tidegate.checkpoint.recovery import Recovery
 from tidegate.checkpoint.transactions import SinkTransactions
 from tidegate.ids import CheckpointId, TransactionalId
+from tidegate.scheduling import protocol as p
 from tidegate.scheduling.enumerator import SplitEnumerator
+from tidegate.scheduling.housekeeping import Housekeeping
 from tidegate.scheduling.job_manager import JobManager
-from tidegate.scheduling.ledger import Ledger
+from tidegate.scheduling.ledger import Ledger, manifests_in
 
 SEEDS = 300
 EXPECTED = [(split, position) for split in SPLITS for position in range(RECORDS)]
@@ -135,7 +138,10 @@ def _workers_are_not_ended(patch: pytest.MonkeyPatch) -> None:
 
 
 def _garbage_is_deleted_whoever_needs_it(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Ledger, "needed_files", frozenset())
+    def after_checkpoint(self: Housekeeping, garbage: Any, ledger: Ledger) -> list[p.CleanUp]:
+        return [p.CleanUp((), tuple(sorted(files_of(manifests_in(ledger.stored)))))]
+
+    patch.setattr(Housekeeping, "after_checkpoint", after_checkpoint)
 
 
 @pytest.mark.parametrize(

@@ -192,6 +192,7 @@ class World:
                 self.answer("sinks", lambda: p.RecoveryAnswered(attempt, run, self.recover(step)))
             case p.CleanUp(positions, files):
                 self.clean_up(positions, files)
+                self.answer("clean-up", lambda: p.CleanedUp(positions, files))
             case p.CleanUpOrphans(before, keep):
                 assert keep >= self.outside.needed(), "a file that the log needs counts as an orphan"
                 self.outside.files = {f for f in self.outside.files if f in keep or _attempt_of(f) >= before}
@@ -246,7 +247,7 @@ class World:
         newest = self.outside.view.completed[-1].position
         for position in positions:
             assert 0 < position < newest, f"{position} is pruned, the newest checkpoint is at {newest}"
-            del self.outside.entries[position]
+            self.outside.entries.pop(position, None)
         assert not self.outside.needed() & set(files), "a file of a retained checkpoint is deleted"
         self.outside.files -= set(files)
 
