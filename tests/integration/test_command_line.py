@@ -14,7 +14,7 @@ import pytest
 
 from tests.integration.programs import TIDEGATE
 from tests.integration.user_programs import UNBOUNDED, Project, assert_refused
-from tidegate.cli.main import describe_version
+from tidegate.cli.version import describe_version
 
 FAST = ["--checkpoint-interval", "50ms"]
 PLAIN_LINE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ \S.*")

@@ -12,8 +12,8 @@ import typer
 from typer.core import TyperCommand
 
 from tidegate.cli import checkpoints
-from tidegate.cli.main import describe_version
 from tidegate.cli.text import render_table
+from tidegate.cli.version import describe_version
 from tidegate.config import ConfigLayers, ResolvedConfig, StartOptions
 from tidegate.errors import InvalidError
 from tidegate.ids import is_name

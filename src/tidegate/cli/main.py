@@ -9,9 +9,9 @@ import platform
 import sys
 import traceback
 from collections.abc import Callable, Sequence
-from importlib.metadata import version
 from typing import NoReturn
 
+from tidegate.cli.version import describe_version
 from tidegate.errors import ErrorKind, TidegateError
 
 INTERRUPTED = 130
@@ -49,11 +49,6 @@ def exit_code_of(action: Callable[[], None]) -> int:
         _show(traceback.format_exc() + _bug_report())
         return 1
     return 0
-
-
-def describe_version() -> str:
-    """'tidegate 1.2.3'."""
-    return f"tidegate {version('tidegate')}"
 
 
 def _show(text: str) -> None:
