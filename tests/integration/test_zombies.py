@@ -130,7 +130,7 @@ def test_a_worker_that_stands_still_costs_checkpoints_and_then_its_life_but_no_r
 
 def test_of_two_starts_of_a_running_job_the_later_takes_over(bench: Bench) -> None:
     answer = fill(bench)
-    first = bench.start(*ARGUMENTS)
+    first = bench.start("--bounded", "--pause", "0.01")
     wait_for_checkpoint(bench, first)
     second = bench.start(*ARGUMENTS)
     assert_ends_as_taken_over(first)
@@ -141,7 +141,8 @@ def test_of_two_starts_of_a_running_job_the_later_takes_over(bench: Bench) -> No
 
 def test_of_starts_at_the_same_time_one_runs_the_job_and_the_others_exit(bench: Bench) -> None:
     answer = fill(bench)
-    starts = [bench.start(*ARGUMENTS) for _ in range(3)]
+    # Slow enough that none has finished before all have started.
+    starts = [bench.start("--bounded", "--pause", "0.001") for _ in range(3)]
     codes = sorted(started.wait() for started in starts)
     assert codes == [0, TAKEN_OVER, TAKEN_OVER], "\n".join(started.said for started in starts)
     bench.assert_right(answer)

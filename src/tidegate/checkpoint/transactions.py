@@ -20,7 +20,6 @@ The failure stories behind the rules:
   it.
 """
 
-from collections.abc import Sequence
 from enum import Enum
 
 import msgspec
@@ -370,8 +369,3 @@ def commit_failure(kind: ErrorKind, committable: Committable, why: str) -> Failu
         "Nothing was skipped. Start with --accept-lost-transactions to go on without its records, or with "
         "--from-checkpoint to go back (which emits again what came after it).",
     )
-
-
-def committables_of(pending: Sequence[PendingTransaction]) -> tuple[Committable, ...]:
-    """Just the committables, in order."""
-    return tuple(p.committable for p in pending)

@@ -18,7 +18,7 @@ import msgspec
 
 from tidegate.checkpoint.protocol import CommitPermit, Committable, Outcome, RecoverySpec, SplitState
 from tidegate.elements import Batch
-from tidegate.ids import Attempt, JobName, LogInstance, OperatorName, SubtaskIndex, TransactionalId
+from tidegate.ids import Attempt, JobName, OperatorName, SubtaskIndex, TransactionalId
 from tidegate.state.backend import KeyedStateBackend
 
 Txn = TypeVar("Txn")
@@ -270,8 +270,3 @@ OperatorFactory = Callable[[], Operator]
 def owned_by(id: TransactionalId, prefix: str, sink: OperatorName) -> bool:
     """Whether `id` belongs to this sink of this job, in whatever instance and attempt."""
     return id.prefix == prefix and id.sink == sink
-
-
-def before_attempt(id: TransactionalId, instance: LogInstance, attempt: Attempt) -> bool:
-    """Whether `id` was opened by an earlier attempt of the same log."""
-    return id.instance == instance and id.attempt < attempt

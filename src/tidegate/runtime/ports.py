@@ -1,10 +1,8 @@
-"""What a worker or a JobManager needs from the outside: somebody to run blocking work, and wires. Implemented for real
+"""What a worker or a JobManager needs from the outside: somebody to run blocking work. Implemented for real
 in `deploy/`, inline for one-process runs, and simulated in `testing/sim`."""
 
 from collections.abc import Callable
 from typing import Any, Protocol
-
-from tidegate.ids import WorkerIndex
 
 
 class Executor(Protocol):
@@ -17,15 +15,3 @@ class Executor(Protocol):
         died.
         """
         ...
-
-
-class DataWire(Protocol):
-    """Carries frames to other workers of the same attempt: in order per pair, without loss, or the attempt fails."""
-
-    def send(self, worker: WorkerIndex, frame: bytes) -> None: ...
-
-
-class ControlWire(Protocol):
-    """Carries frames between the JobManager and one worker. May lose, repeat and reorder: `runtime.link` mends that."""
-
-    def send(self, frame: bytes) -> None: ...

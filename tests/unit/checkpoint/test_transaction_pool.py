@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from tests.unit.checkpoint.sinks import Driven, permit
 from tidegate.checkpoint import transactions as t
 from tidegate.checkpoint.protocol import CheckpointAbandoned, Committable, Committed, PendingTransaction, Retry
-from tidegate.checkpoint.transactions import committables_of
 from tidegate.ids import CheckpointId
 
 
@@ -89,7 +88,7 @@ class RandomRun:
         self.drain(1.1)
         assert self.snapshot is not None, "the sink never got ready"
         self.listed = frozenset(pending.committable.id for pending in self.snapshot)
-        expected = committables_of(self.snapshot)
+        expected = tuple(pending.committable for pending in self.snapshot)
         self.commits = []
         self.do(t.Permitted(permit(checkpoint)))
         self.drain(1.1)

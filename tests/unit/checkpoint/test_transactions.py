@@ -14,7 +14,7 @@ from tidegate.checkpoint.protocol import (
     Retry,
     Unknown,
 )
-from tidegate.checkpoint.transactions import COMMIT_PATIENCE, committables_of
+from tidegate.checkpoint.transactions import COMMIT_PATIENCE
 from tidegate.errors import ErrorKind
 from tidegate.ids import CheckpointId
 
@@ -139,7 +139,7 @@ def test_a_checkpoint_that_was_abandoned_while_preparing_is_not_reported_ready()
     found.barrier(1)
     found.do(CheckpointAbandoned(CheckpointId(1)))
     assert found.prepared(0) == []
-    assert committables_of(found.sink.pending) == (committable(0),)
+    assert [pending.committable for pending in found.sink.pending] == [committable(0)]
 
 
 def test_a_permit_does_not_cover_what_was_prepared_later() -> None:
