@@ -130,8 +130,9 @@ def test_a_worker_that_stands_still_costs_checkpoints_and_then_its_life_but_no_r
 
 def test_of_two_starts_of_a_running_job_the_later_takes_over(bench: Bench) -> None:
     answer = fill(bench)
-    first = bench.start("--bounded", "--pause", "0.01")
-    wait_for_checkpoint(bench, first)
+    # No checkpoint for now: a start that finds its position written in between does not take over (the next test).
+    first = bench.start("--bounded", "--pause", "0.01", options=["--checkpoint-interval", "1m"])
+    wait_until(lambda: "running, attempt 1" in first.said, "the first start")
     second = bench.start(*ARGUMENTS)
     assert_ends_as_taken_over(first)
     assert second.wait() == 0, second.said

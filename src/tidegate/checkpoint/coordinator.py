@@ -65,6 +65,9 @@ class UnassignedSplits(Protocol):
     def unassigned(self) -> Sequence[SplitState]: ...
 
 
+REPORT_PATIENCE = 120.0
+"""Seconds in which every sink must have reported its commits; longer than a sink itself goes on asking."""
+
 # ---- events --------------------------------------------------------------------------------------------------------
 
 
@@ -197,6 +200,8 @@ class Coordinator:
         self._held: dict[OperatorName, tuple[SplitState, ...]] = {}
         self._acknowledged: dict[TaskId, tuple[OperatorSnapshot, ...]] = {}
         self._uncommitted: set[TaskId] = set()
+        self._report_by = 0.0
+        """Until when these must have reported."""
         self._failures: list[str] = []
         """Why the checkpoints since the last success failed."""
         self._garbage: list[str] = []
@@ -255,6 +260,10 @@ class Coordinator:
         return [Trigger(self.last), WakeAt(now.monotonic + self._settings.timeout)]
 
     def _wake(self, now: Now) -> list[Command]:
+        if self._phase is _Phase.COMMITTING and now.monotonic >= self._report_by:
+            names = ", ".join(map(str, sorted(self._uncommitted)))
+            text = f"the commits of checkpoint {self.last} were not reported by {names} within {REPORT_PATIENCE:g} s"
+            return [FailAttempt(Failure(ErrorKind.UNAVAILABLE, text, "They are prepared; recovery commits them."))]
         if self._phase is not _Phase.WAITING:
             return self._next(now)
         deadline = self._triggered.monotonic + self._settings.timeout
@@ -315,7 +324,9 @@ class Coordinator:
         self._phase = _Phase.COMMITTING
         self._failures = []
         self._uncommitted = set(self._plan.sink_tasks)
-        return [NotifyCompleted(self.last), *self._settle(now)]
+        self._report_by = now.monotonic + REPORT_PATIENCE
+        waiting = [WakeAt(self._report_by)] if self._uncommitted else []
+        return [NotifyCompleted(self.last), *waiting, *self._settle(now)]
 
     def _committed(self, event: CommitsReported, now: Now) -> list[Command]:
         if self._phase is not _Phase.COMMITTING or event.attempt != self._plan.attempt:

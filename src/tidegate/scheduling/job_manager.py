@@ -31,7 +31,7 @@ from tidegate.scheduling import telling
 from tidegate.scheduling.deployment import AllTasksRun, AttemptFailed, Deployment, Outcome, sink_targets
 from tidegate.scheduling.housekeeping import Housekeeping
 from tidegate.scheduling.job import MOVES, WITH_WORKERS, Phase
-from tidegate.scheduling.ledger import APPEND_RETRY, Ledger, fenced
+from tidegate.scheduling.ledger import APPEND_RETRY, Ledger
 from tidegate.scheduling.opening import Opening, decide_opening
 from tidegate.scheduling.progress import Progress
 from tidegate.scheduling.recovery_run import RecoveryOutcome, RecoveryRun, before_deploying, leftovers_before
@@ -59,7 +59,7 @@ class JobManager:
         self._restarts = RestartPolicy(settings.restart, random)
         self._progress = Progress(frozenset(n.name for n in graph.sources), frozenset(n.name for n in graph.sinks))
         self.phase = Phase.READING_LOG
-        self._ledger = Ledger((), identity.nonce, identity.new_instance)
+        self._ledger = Ledger((), graph.job, identity.nonce, identity.new_instance)
         self._housekeeping = Housekeeping(settings.retained)
         self._opening = Opening()
         self._old_takeover: Takeover | None = None
@@ -85,11 +85,11 @@ class JobManager:
             case p.LogRead(stored):
                 if self.phase is Phase.READING_LOG:
                     return self._open(stored, now)
-                return self._exit(self._ledger.fencing(stored, self._graph.job) or self._failure)
+                return self._exit(self._ledger.fencing(stored) or self._failure)
             case p.AppendWon():
                 return self._append_won(now) if self._ledger.is_undecided else []
             case p.AppendRefused(position, by):
-                return self._end_with(fenced(self._graph.job, position, by)) if self._ledger.is_undecided else []
+                return self._end_with(self._ledger.refused(position, by)) if self._ledger.is_undecided else []
             case p.AppendUnanswered(_, why):
                 return [*self._ledger.unanswered(why, now)]
             case p.StepFailed(failure):
@@ -135,7 +135,7 @@ class JobManager:
     # -- beginning --
 
     def _open(self, stored: Sequence[StoredEntry], now: Now) -> list[p.Command]:
-        ledger = self._ledger = Ledger(stored, self._identity.nonce, self._identity.new_instance)
+        ledger = self._ledger = Ledger(stored, self._graph.job, self._identity.nonce, self._identity.new_instance)
         try:
             opening = self._opening = decide_opening(ledger.view, self._settings, self._graph)
         except TidegateError as error:

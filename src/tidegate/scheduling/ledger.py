@@ -20,7 +20,7 @@ from tidegate.checkpoint.log import (
 from tidegate.checkpoint.manifest import Manifest
 from tidegate.clock import Now
 from tidegate.errors import ErrorKind, Failure
-from tidegate.ids import Attempt, CheckpointId, LogInstance, LogPosition
+from tidegate.ids import Attempt, CheckpointId, JobName, LogInstance, LogPosition
 from tidegate.scheduling.protocol import Append, Tell, WakeAt
 
 APPEND_RETRY = 0.5
@@ -32,7 +32,8 @@ TELL_EVERY = 20
 class Ledger:
     """Nothing can be appended while an append is undecided; it is repeated, the same bytes, until it is."""
 
-    def __init__(self, stored: Sequence[StoredEntry], nonce: str, new_instance: LogInstance) -> None:
+    def __init__(self, stored: Sequence[StoredEntry], job: JobName, nonce: str, new_instance: LogInstance) -> None:
+        self._job = job
         self._stored = list(stored)
         self.view: LogView = view_log(self._stored)
         self._cursor = LogCursor(
@@ -91,10 +92,27 @@ class Ledger:
         newest = max(stored, key=lambda entry: entry.position, default=None)
         return None if isinstance(newest, Entry) and newest.nonce == self._cursor.nonce else newest
 
-    def fencing(self, stored: Sequence[StoredEntry], job: str) -> Failure | None:
+    def fencing(self, stored: Sequence[StoredEntry]) -> Failure | None:
         """What is said when `stored`, the log as it is now, shows that somebody else has taken over."""
         other = self.successor(stored)
-        return None if other is None else fenced(job, other.position, other)
+        return None if other is None else self.refused(other.position, other)
+
+    def refused(self, position: LogPosition, by: StoredEntry | None) -> Failure:
+        """What is said when another process has written where this one wanted to."""
+        who = f"attempt {by.attempt}" if isinstance(by, Entry) else "somebody else"
+        where = f"position {position} of its checkpoint log"
+        if self.own_attempt is None:
+            # Its entries come quickly, or somebody else starts at this very moment. Trying the next position is for
+            # nobody who has not read what is at this one.
+            text = f"job {self._job} could not be taken over: {where} was written meanwhile by {who}"
+            return Failure(
+                ErrorKind.FENCED, text, "Another JobManager runs this job. Start again to take over from it."
+            )
+        return Failure(
+            ErrorKind.FENCED,
+            f"job {self._job} was taken over: {where} belongs to {who}",
+            "Another JobManager runs this job; nothing of this one's will be committed any more.",
+        )
 
     def append(self, body: Body, attempt: Attempt, now: Now) -> Append:
         return Append(self._cursor.begin(body, Attempt(0) if isinstance(body, Created) else attempt, now.wall))
@@ -146,13 +164,3 @@ class Ledger:
 def manifests_in(stored: Sequence[StoredEntry]) -> list[Manifest]:
     """Of the completed checkpoints among these entries."""
     return [e.body.manifest for e in stored if isinstance(e, Entry) and isinstance(e.body, Completed)]
-
-
-def fenced(job: str, position: LogPosition, by: StoredEntry | None) -> Failure:
-    """What is said when another process has written where this one wanted to."""
-    who = f"attempt {by.attempt}" if isinstance(by, Entry) else "somebody else"
-    return Failure(
-        ErrorKind.FENCED,
-        f"job {job} was taken over: position {position} of its checkpoint log belongs to {who}",
-        "Another JobManager runs this job; nothing of this one's will be committed any more.",
-    )

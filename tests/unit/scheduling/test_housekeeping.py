@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from tests.unit.scheduling.manifests import CREATED, completed, log, takeover
 from tidegate.checkpoint.log import Body, Discarded, Unreadable
 from tidegate.clock import Now
-from tidegate.ids import Attempt, LogInstance, LogPosition
+from tidegate.ids import Attempt, JobName, LogInstance, LogPosition
 from tidegate.scheduling.housekeeping import Housekeeping
 from tidegate.scheduling.ledger import Ledger
 from tidegate.scheduling.protocol import CleanedUp, CleanUp, CleanUpOrphans
@@ -14,7 +14,7 @@ ZERO = Now(0.0, 5.0)
 
 
 def ledger(*bodies: Body) -> Ledger:
-    return Ledger(log(*bodies), "mine", LogInstance("new"))
+    return Ledger(log(*bodies), JobName("orders"), "mine", LogInstance("new"))
 
 
 def discarded(*positions: int) -> Discarded:
@@ -73,7 +73,9 @@ def test_orphans_are_removed_unless_an_unreadable_entry_may_name_them() -> None:
     keeping = Housekeeping(1)
     found = ledger(CREATED, takeover(), completed(1, "a"))
     assert keeping.of_attempts_before(Attempt(2), found) == [CleanUpOrphans(Attempt(2), frozenset("a"))]
-    damaged = Ledger([*log(CREATED), Unreadable(LogPosition(1), "cut off")], "mine", LogInstance("new"))
+    damaged = Ledger(
+        [*log(CREATED), Unreadable(LogPosition(1), "cut off")], JobName("orders"), "mine", LogInstance("new")
+    )
     assert keeping.of_attempts_before(Attempt(2), damaged) == []
 
 

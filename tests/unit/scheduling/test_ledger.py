@@ -6,15 +6,15 @@ from tests.unit.scheduling.manifests import CREATED, completed, log, takeover
 from tidegate.checkpoint.log import Body, CleanStop, Created, Discarded, Entry, Finished, StoredEntry, Unreadable
 from tidegate.clock import Now
 from tidegate.errors import ErrorKind
-from tidegate.ids import Attempt, CheckpointId, LogInstance, LogPosition
-from tidegate.scheduling.ledger import APPEND_RETRY, Ledger, fenced
+from tidegate.ids import Attempt, CheckpointId, JobName, LogInstance, LogPosition
+from tidegate.scheduling.ledger import APPEND_RETRY, Ledger
 from tidegate.scheduling.protocol import Append, Tell, WakeAt
 
 ZERO = Now(0.0, 5.0)
 
 
 def ledger(*bodies: Body) -> Ledger:
-    return Ledger(log(*bodies), "mine", LogInstance("new"))
+    return Ledger(log(*bodies), JobName("orders"), "mine", LogInstance("new"))
 
 
 def discarded(*positions: int) -> Discarded:
@@ -22,7 +22,7 @@ def discarded(*positions: int) -> Discarded:
 
 
 def test_an_empty_log_gets_the_new_instance_and_a_found_one_keeps_its_own() -> None:
-    assert Ledger((), "mine", LogInstance("new")).instance == "new"
+    assert Ledger((), JobName("orders"), "mine", LogInstance("new")).instance == "new"
     assert ledger(CREATED).instance == "i0"
 
 
@@ -35,7 +35,9 @@ def test_an_entry_goes_to_the_next_position_and_names_who_wrote_the_one_below() 
 
 
 def test_the_log_begins_with_attempt_zero() -> None:
-    assert Ledger((), "mine", LogInstance("new")).append(Created(), Attempt(7), ZERO).entry.attempt == 0
+    assert (
+        Ledger((), JobName("orders"), "mine", LogInstance("new")).append(Created(), Attempt(7), ZERO).entry.attempt == 0
+    )
 
 
 def test_nothing_else_is_appended_while_an_append_is_undecided() -> None:
@@ -100,7 +102,7 @@ def test_a_checkpoint_is_settled_when_the_log_says_so_or_a_later_one_completed_a
 def test_something_unreadable_that_was_discarded_proves_no_commit() -> None:
     stored: list[StoredEntry] = [*log(CREATED, takeover(), completed(1)), Unreadable(LogPosition(3), "cut off")]
     stored += [Entry(LogPosition(4), "earlier", LogInstance("i0"), Attempt(1), 0.0, discarded(3))]
-    assert not Ledger(stored, "mine", LogInstance("new")).is_settled
+    assert not Ledger(stored, JobName("orders"), "mine", LogInstance("new")).is_settled
 
 
 # ---- fresh starts --------------------------------------------------------------------------------------------------
@@ -121,9 +123,18 @@ def test_a_job_that_never_completed_a_checkpoint_did_not_begin_fresh() -> None:
 
 def test_being_fenced_names_the_job_the_position_and_who_has_it() -> None:
     [entry] = log(CREATED)
-    failure = fenced("orders", LogPosition(4), entry)
+    found = ledger(CREATED)
+    found.append(takeover(), Attempt(1), ZERO)
+    found.won()
+    failure = found.refused(LogPosition(4), entry)
     assert (failure.kind, failure.exit_code) == (ErrorKind.FENCED, 4)
-    assert "orders" in failure.message
-    assert "position 4" in failure.message
-    assert "attempt 0" in failure.message
-    assert "somebody else" in fenced("orders", LogPosition(4), None).message
+    assert failure.message == "job orders was taken over: position 4 of its checkpoint log belongs to attempt 0"
+    assert "somebody else" in found.refused(LogPosition(4), None).message
+
+
+def test_a_start_that_found_its_position_written_says_that_it_could_not_take_over_and_may_be_repeated() -> None:
+    [entry] = log(CREATED)
+    failure = ledger(CREATED).refused(LogPosition(1), entry)
+    assert (failure.kind, failure.exit_code) == (ErrorKind.FENCED, 4)
+    assert "could not be taken over" in failure.message
+    assert "Start again" in failure.remedy
