@@ -10,7 +10,6 @@ from collections.abc import Sequence
 import zmq
 from zmq.utils.monitor import parse_monitor_message
 
-from tidegate.errors import UnavailableError
 from tidegate.ids import Attempt, WorkerIndex
 
 _BROKEN = zmq.EVENT_DISCONNECTED | zmq.EVENT_CLOSED | zmq.EVENT_CLOSE_FAILED
@@ -86,6 +85,7 @@ class DataWires:
         self.monitors = [self.inbox.get_monitor_socket(zmq.EVENT_DISCONNECTED)]
         self.inbox.bind(address)
         self._outboxes: dict[WorkerIndex, Socket] = {}
+        self._has_lost = False
 
     def connect(self, peers: Sequence[str]) -> list[Socket]:
         """Connect to all workers, whose addresses these are by index; returns the monitors of the new connections."""
@@ -99,18 +99,22 @@ class DataWires:
         return added
 
     def send(self, worker: WorkerIndex, frame: bytes) -> None:
-        """Raises UnavailableError when there is no connection any more."""
+        """Where there is no connection any more the frame is lost, and `has_broken` says so.
+
+        Nothing that is sent later arrives either, no barrier of a checkpoint among it, so there is time to learn that
+        the peer has died, which explains it.
+        """
         try:
             self._outboxes[worker].send(frame, zmq.NOBLOCK)
         except zmq.Again:
-            raise UnavailableError(f"the data connection to worker {worker} is broken") from None
+            self._has_lost = True
 
     def receive(self) -> bytes | None:
         return _receive(self.inbox)
 
     def has_broken(self) -> bool:
         """Whether a connection broke since this was last asked. What was in flight on it is lost."""
-        broken = False
+        broken, self._has_lost = self._has_lost, False
         for monitor in self.monitors:
             while monitor.poll(0):
                 event = parse_monitor_message(monitor.recv_multipart())["event"]
