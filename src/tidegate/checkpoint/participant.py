@@ -17,6 +17,7 @@ from tidegate.checkpoint.protocol import (
     OperatorSnapshot,
     PendingTransaction,
 )
+from tidegate.checkpoint.transactions import SinkCommitted, SinkReady
 from tidegate.ids import Attempt, CheckpointId, OperatorName, TaskId
 
 # ---- events --------------------------------------------------------------------------------------------------------
@@ -40,19 +41,6 @@ class StateNotStored(msgspec.Struct, frozen=True):
 
     checkpoint: CheckpointId
     reason: str
-
-
-class SinkReady(msgspec.Struct, frozen=True):
-    """The sink has prepared what was written before the barrier, and all it prepared earlier is intact."""
-
-    checkpoint: CheckpointId
-    pending: tuple[PendingTransaction, ...]
-
-
-class SinkCommitted(msgspec.Struct, frozen=True):
-    """All transactions prepared up to `checkpoint` are committed."""
-
-    checkpoint: CheckpointId
 
 
 Event = (

@@ -110,7 +110,10 @@ class CommitTransaction(msgspec.Struct, frozen=True):
 
 
 class SinkReady(msgspec.Struct, frozen=True):
-    """The sink's part of the snapshot: every transaction that is prepared and not confirmed committed."""
+    """What was written before the barrier is prepared, and what was prepared earlier is intact.
+
+    `pending` is the sink's part of the snapshot: every transaction that is prepared and not confirmed committed.
+    """
 
     checkpoint: CheckpointId
     pending: tuple[PendingTransaction, ...]

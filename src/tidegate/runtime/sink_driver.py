@@ -10,7 +10,6 @@ from typing import Any
 
 import msgspec
 
-from tidegate.checkpoint import participant
 from tidegate.checkpoint import transactions as t
 from tidegate.checkpoint.protocol import CheckpointAbandoned, CommitPermit, Outcome, Retry
 from tidegate.clock import Clock
@@ -32,7 +31,7 @@ class SinkDriver:
         lane: str,
         executor: Executor,
         clock: Clock,
-        tell: Callable[[participant.SinkReady | participant.SinkCommitted], None],
+        tell: Callable[[t.SinkReady | t.SinkCommitted], None],
         fail: Callable[[Failure], None],
     ) -> None:
         self._sink = sink
@@ -100,10 +99,8 @@ class SinkDriver:
                 self._run(lambda: self._sink.check(committables), lambda _: self._handle(t.Checked(checkpoint)))
             case t.CommitTransaction():
                 self._commit(command)
-            case t.SinkReady(checkpoint, pending):
-                self._tell(participant.SinkReady(checkpoint, pending))
-            case t.SinkCommitted(checkpoint):
-                self._tell(participant.SinkCommitted(checkpoint))
+            case t.SinkReady() | t.SinkCommitted():
+                self._tell(command)
             case t.FailTask(failure):
                 self._fail(failure)
             case t.WakeAt(at):

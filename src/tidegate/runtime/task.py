@@ -16,6 +16,7 @@ import msgspec
 
 from tidegate.checkpoint import participant as m
 from tidegate.checkpoint.protocol import CheckpointAbandoned, CheckpointCompleted, SplitState
+from tidegate.checkpoint.transactions import SinkCommitted, SinkReady
 from tidegate.clock import Clock
 from tidegate.elements import Barrier, Batch, EndOfInput
 from tidegate.errors import ErrorKind, Failure, InternalError, failure_of, place
@@ -299,7 +300,7 @@ class Task:
         for command in self._participant.handle(event):
             self._perform(command)
 
-    def tell_from_sink(self, event: m.SinkReady | m.SinkCommitted) -> None:
+    def tell_from_sink(self, event: SinkReady | SinkCommitted) -> None:
         """The sink has news for the participant."""
         self._tell(event)
 
