@@ -60,6 +60,8 @@ class Failure(msgspec.Struct, frozen=True):
     """Operator, subtask and attempt, as far as known: 'operator totals, subtask 1, attempt 3'."""
     traceback: str = ""
     """The user's frames first; empty when it would not help."""
+    transaction: str = ""
+    """The id of the completed checkpoint's transaction that is lost or of which nobody knows, where it is that."""
 
     @property
     def exit_code(self) -> int:

@@ -11,9 +11,10 @@ from tidegate.checkpoint.manifest import OperatorRecord
 from tidegate.checkpoint.store import encode_entry
 from tidegate.ids import Attempt, LogPosition
 from tidegate.testing.sim.job import Total
-from tidegate.testing.sim.log_service import Record, Transaction
+from tidegate.testing.sim.log_service import Record, Transaction, TransactionState
 from tidegate.testing.sim.world import World
 
+COMMITTED = TransactionState.COMPLETE_COMMIT
 SEED = 58
 """With several checkpoints, and an order that readers can rely on."""
 
@@ -32,9 +33,18 @@ def output(world: World) -> list[Record]:
     return max((partition.records for partition in partitions), key=len)
 
 
+def is_committed(record: Record) -> bool:
+    return record.transaction is not None and record.transaction.state is COMMITTED
+
+
+def fourth(world: World) -> int:
+    """Where the fourth committed record of the output is."""
+    return [i for i, record in enumerate(output(world)) if is_committed(record)][3]
+
+
 def replaced(world: World, **changes: object) -> None:
-    records = output(world)
-    records[3] = Record(msgspec.structs.replace(records[3].value, **changes), records[3].transaction)
+    records, place = output(world), fourth(world)
+    records[place] = Record(msgspec.structs.replace(records[place].value, **changes), records[place].transaction)
 
 
 def swapped(world: World) -> None:
@@ -46,13 +56,13 @@ def swapped(world: World) -> None:
 def _follows(records: list[Record], index: int) -> bool:
     one: Total = records[index].value
     other: Total = records[index + 1].value
-    return one.key == other.key
+    return one.key == other.key and is_committed(records[index]) and is_committed(records[index + 1])
 
 
 OUTPUT: dict[str, Callable[[World], object]] = {
-    "removed": lambda world: output(world).pop(3),
+    "removed": lambda world: output(world).pop(fourth(world)),
     "the last removed": lambda world: output(world).pop(),
-    "doubled": lambda world: output(world).append(output(world)[3]),
+    "doubled": lambda world: output(world).append(output(world)[fourth(world)]),
     "another total": lambda world: replaced(world, total=-1, listed=-1),
     "another count": lambda world: replaced(world, count=99, remembered=99),
     "another key": lambda world: replaced(world, key="nobody"),

@@ -18,7 +18,14 @@ from typing import Protocol
 import msgspec
 
 from tidegate.checkpoint.manifest import FORMAT, Manifest, OperatorRecord, SinkRecord, SubtaskRecord
-from tidegate.checkpoint.protocol import Acknowledge, CommitsReported, Decline, OperatorSnapshot, SplitState
+from tidegate.checkpoint.protocol import (
+    Acknowledge,
+    CommitsReported,
+    Decline,
+    OperatorSnapshot,
+    RecoverySpec,
+    SplitState,
+)
 from tidegate.clock import Now
 from tidegate.errors import ErrorKind, Failure
 from tidegate.ids import Attempt, CheckpointId, JobName, LogInstance, OperatorName, TaskId
@@ -43,6 +50,7 @@ class PlannedOperator(msgspec.Struct, frozen=True):
     name: OperatorName
     parallelism: int
     sink: SinkRecord | None = None
+    source: RecoverySpec | None = None
 
 
 class CheckpointPlan(msgspec.Struct, frozen=True):
@@ -383,6 +391,7 @@ class Coordinator:
             subtasks=subtasks,
             unassigned=self._held.get(operator.name, ()),
             sink=operator.sink,
+            source=operator.source,
         )
 
 

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from tidegate.checkpoint.manifest import Manifest
+from tidegate.checkpoint.manifest import Manifest, SinkTarget
 from tidegate.ids import Attempt, CheckpointId, LogInstance, LogPosition
 
 # ---- entries -------------------------------------------------------------------------------------------------------
@@ -47,6 +47,8 @@ class Takeover(msgspec.Struct, frozen=True, tag="takeover"):
     to takeover."""
     fresh: bool = False
     """This attempt begins without any state; completed checkpoints below are as if they were not."""
+    sinks: tuple[SinkTarget, ...] = ()
+    """The program's: how tools reach their transactions also before the first checkpoint."""
 
 
 class Completed(msgspec.Struct, frozen=True, tag="completed"):
@@ -165,6 +167,18 @@ class LogView(msgspec.Struct, frozen=True):
         bodies = [e.body for e in self.live if isinstance(e, Entry)]
         ends = [body for body in bodies if isinstance(body, Finished | Completed)]
         return ends[-1] if ends and isinstance(ends[-1], Finished) else None
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether everything that `newest` names is known to be committed: a clean stop or the job's end said so, or a
+        later checkpoint completed (it was triggered only after that) and an operator went back."""
+        newest = self.completed[-1] if self.completed else None
+        if newest is None or not isinstance(newest.body, Completed):
+            return True
+        later = [e for e in self.entries if isinstance(e, Entry) and e.position > newest.position]
+        went_back = any(isinstance(e.body, Completed) and e.position in self.discarded for e in later)
+        wanted = newest.body.manifest.checkpoint
+        return went_back or any(isinstance(e.body, CleanStop | Finished) and e.body.checkpoint == wanted for e in later)
 
 
 def view_log(stored: Sequence[StoredEntry]) -> LogView:

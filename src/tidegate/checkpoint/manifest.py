@@ -28,6 +28,13 @@ class SinkRecord(msgspec.Struct, frozen=True):
     recovery: RecoverySpec
 
 
+class SinkTarget(msgspec.Struct, frozen=True):
+    """A sink whose transactions are looked after, and how to reach them."""
+
+    sink: OperatorName
+    record: SinkRecord
+
+
 class SubtaskRecord(msgspec.Struct, frozen=True):
     subtask: SubtaskIndex
     snapshot: OperatorSnapshot
@@ -44,6 +51,9 @@ class OperatorRecord(msgspec.Struct, frozen=True):
     unassigned: tuple[SplitState, ...] = ()
     """Splits that a source's enumerator held at the trigger."""
     sink: SinkRecord | None = None
+    source: RecoverySpec | None = None
+    """How tools reach the source's system without the program; None where that makes no sense, and in manifests of
+    older versions."""
 
     @property
     def snapshots(self) -> tuple[OperatorSnapshot, ...]:

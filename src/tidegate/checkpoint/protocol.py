@@ -13,7 +13,8 @@ The ordering rules, each enforced in the module that is named:
 5. a later entry of one's own won, then files deleted                     (coordinator)
 6. takeover won, then committed what the newest checkpoint names, then aborted the rest, then deployed   (recovery)
 
-`CommitPermit` can only be made from the proof that a checkpoint completed: committing early does not type-check.
+`CommitPermit` can only be made from the proof that a checkpoint completed: committing early does not type-check. (An
+operator at the command line may decide otherwise; see `OperatorDecision`.)
 """
 
 from typing import Any, final
@@ -98,11 +99,12 @@ class OperatorSnapshot(msgspec.Struct, frozen=True):
 
 
 class RecoverySpec(msgspec.Struct, frozen=True):
-    """How to reach a sink's transactions without the program: kept in the manifest, for sinks that the program no
-    longer has. Never contains a secret."""
+    """How to reach an operator's external system without the program: kept in the manifest, for sinks that the program
+    no longer has and for tools. Never contains a secret."""
 
     factory: str
-    """'module:function', called with `arguments`, returns a TransactionRecovery."""
+    """'module:function', called with `arguments`, returns a sink's TransactionRecovery or a source's
+    SourceInspection."""
     arguments: dict[str, str] = {}
 
 
@@ -198,16 +200,34 @@ class CompletedInLog(msgspec.Struct, frozen=True):
 
 
 @final
+class OperatorDecision(msgspec.Struct, frozen=True):
+    """No proof but a person's word, for a transaction that no completed checkpoint names: what
+    `tidegate transactions commit --force` gives.
+
+    Only that command makes one, which a test of the tree holds. The engine commits by completed checkpoints alone: it
+    must never make one.
+    """
+
+    reason: str
+
+    @property
+    def checkpoint(self) -> CheckpointId:
+        """None: it covers nothing that waits for a checkpoint."""
+        return CheckpointId(0)
+
+
+@final
 class CommitPermit:
     """The right to commit transactions prepared at barriers up to `checkpoint`.
 
-    Made from the receipt of 'completed' or from a restore, by nothing else. A sink's `commit` asks for one.
+    Made from the receipt of 'completed' or from a restore; besides from an operator's decision, for one transaction in
+    the operator's hands. A sink's `commit` asks for one.
     """
 
     __slots__ = ("checkpoint",)
 
-    def __init__(self, proof: CheckpointCompleted | CompletedInLog) -> None:
-        if not isinstance(proof, CheckpointCompleted | CompletedInLog):
+    def __init__(self, proof: CheckpointCompleted | CompletedInLog | OperatorDecision) -> None:
+        if not isinstance(proof, CheckpointCompleted | CompletedInLog | OperatorDecision):
             raise TypeError(f"a CommitPermit needs the proof that a checkpoint completed, not {proof!r}")
         self.checkpoint: CheckpointId = proof.checkpoint
 

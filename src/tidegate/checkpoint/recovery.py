@@ -1,11 +1,13 @@
 """What is done with transactions before anything is deployed, in this order (the takeover is won already):
 
+0. ask every sink of the program whether its transactions live long enough for the checkpoints of this job
 1. look at every open transaction of every sink's prefix; one of another log instance stops the job (wrong folder?)
 2. commit what the newest completed checkpoint names, in order: restoring it *is* the proof that it completed
 3. abort every other open transaction of earlier attempts of this log, also of subtasks and sinks that no longer exist
 
 Abort never comes before commit, never touches an id of this or a later attempt, and never one that the newest completed
-checkpoint names, not even after it was committed: the next recovery would take it for lost. A crash between any two
+checkpoint names, not even after it was committed: the next recovery would take it for lost (unless the log itself says
+that all of it is committed, and no recovery will ever ask again). A crash between any two
 steps is followed by the same steps again. Steps 1 and 3 are repeated after completed checkpoints, because a process of
 an earlier attempt may wake up late and open a transaction under an id that it had initialised.
 """
@@ -14,7 +16,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from tidegate.checkpoint.manifest import Manifest, SinkRecord
+from tidegate.checkpoint.loss import lost_transaction
+from tidegate.checkpoint.manifest import Manifest, SinkTarget
 from tidegate.checkpoint.protocol import (
     AlreadyCommitted,
     CommitPermit,
@@ -26,20 +29,12 @@ from tidegate.checkpoint.protocol import (
     Retry,
     Unknown,
 )
-from tidegate.checkpoint.transactions import commit_failure
 from tidegate.clock import Now
 from tidegate.errors import ErrorKind, Failure
-from tidegate.ids import Attempt, LogInstance, OperatorName, TransactionalId
+from tidegate.ids import Attempt, LogInstance, TransactionalId
 
 PATIENCE = 60.0
 """Seconds for which an external system that does not answer is asked again before the attempt fails."""
-
-
-class SinkTarget(msgspec.Struct, frozen=True):
-    """A sink whose transactions are looked after, and how to reach them."""
-
-    sink: OperatorName
-    record: SinkRecord
 
 
 # ---- events --------------------------------------------------------------------------------------------------------
@@ -47,6 +42,12 @@ class SinkTarget(msgspec.Struct, frozen=True):
 
 class Begin(msgspec.Struct, frozen=True):
     pass
+
+
+class TimeoutChecked(msgspec.Struct, frozen=True):
+    """The target's transactions live long enough."""
+
+    target: SinkTarget
 
 
 class Listed(msgspec.Struct, frozen=True):
@@ -75,9 +76,16 @@ class Wake(msgspec.Struct, frozen=True):
     """The time of a `WakeAt` has come."""
 
 
-Event = Begin | Listed | CommitAnswered | Aborted | NoAnswer | Wake
+Event = Begin | TimeoutChecked | Listed | CommitAnswered | Aborted | NoAnswer | Wake
 
 # ---- commands ------------------------------------------------------------------------------------------------------
+
+
+class CheckTimeout(msgspec.Struct, frozen=True):
+    """Refuse a sink whose transactions could time out within `needed` seconds."""
+
+    target: SinkTarget
+    needed: float
 
 
 class ListOpen(msgspec.Struct, frozen=True):
@@ -100,7 +108,7 @@ class Done(msgspec.Struct, frozen=True):
 
     committed: int
     aborted: int
-    given_up: tuple[str, ...]
+    given_up: tuple[Failure, ...]
 
 
 class Failed(msgspec.Struct, frozen=True):
@@ -111,8 +119,9 @@ class WakeAt(msgspec.Struct, frozen=True):
     at: float
 
 
-Command = ListOpen | Commit | Abort | Done | Failed | WakeAt
-_Step = ListOpen | Commit | Abort
+Step = CheckTimeout | ListOpen | Commit | Abort
+"""What is asked of a sink's system."""
+Command = Step | Done | Failed | WakeAt
 
 
 class RecoveryPlan(msgspec.Struct, frozen=True):
@@ -124,34 +133,38 @@ class RecoveryPlan(msgspec.Struct, frozen=True):
     """The program's."""
     manifest: Manifest | None
     is_settled: bool = False
-    """A clean stop says that everything the manifest names is committed."""
+    """The log says that everything the manifest names is committed: a clean stop, or a later checkpoint."""
     is_fresh: bool = False
     """Asked for by --fresh: abort what is open in other instances, too, instead of stopping."""
     accept_lost: bool = False
+    needed_timeout: float | None = None
+    """Seconds that the transactions of the program's sinks must live; None asks nobody."""
     is_sweep: bool = False
     """While the job runs: what another log left open was no obstacle to its start, and is passed over."""
 
 
 class Recovery:
-    """Steps 1 to 3; one command at a time is under way."""
+    """Steps 0 to 3; one command at a time is under way."""
 
     def __init__(self, plan: RecoveryPlan) -> None:
         self._plan = plan
         self._targets = _targets(plan)
-        self._steps: list[_Step] = []
+        self._steps: list[Step] = []
         """Still to be done, the next one last."""
         self._commits_are_done = False
         self._committed = 0
         self._aborted = 0
-        self._given_up: list[str] = []
+        self._given_up: list[Failure] = []
         self._silent_since: float | None = None
         self._retry_at: float | None = None
 
     def handle(self, event: Event, now: Now) -> list[Command]:
         match event:
             case Begin():
-                self._steps = [ListOpen(target) for target in reversed(self._targets)]
+                self._steps = [ListOpen(target) for target in reversed(self._targets)] + self._checks()
                 return self._next()
+            case TimeoutChecked():
+                return self._advance()
             case Listed(target, ids):
                 return self._took_list(target, ids)
             case CommitAnswered(_, Retry(why)):
@@ -183,7 +196,7 @@ class Recovery:
             return self._next()
         return [Done(self._committed, self._aborted, tuple(self._given_up))]
 
-    def _commits(self) -> list[_Step]:
+    def _commits(self) -> list[Step]:
         manifest = self._plan.manifest
         if manifest is None or self._plan.is_settled:
             return []
@@ -195,18 +208,28 @@ class Recovery:
             for pending in record.pending
         ]
 
+    def _checks(self) -> list[Step]:
+        needed = self._plan.needed_timeout
+        return [] if needed is None else [CheckTimeout(target, needed) for target in reversed(self._plan.sinks)]
+
     def _took_list(self, target: SinkTarget, ids: Sequence[TransactionalId]) -> list[Command]:
         foreign = [id for id in ids if id.instance != self._plan.instance]
         if foreign and not (self._plan.is_fresh or self._plan.is_sweep):
             return [Failed(_foreign_failure(foreign, target, self._plan.instance))]
         if not self._commits_are_done:
             return self._advance()
-        named = named_by(self._plan.manifest)
-        doomed = [id for id in ids if self._may_abort(id) and str(id) not in named]
+        doomed = [id for id in ids if self._may_abort(id) and str(id) not in self._spared]
         self._silent_since = None
         self._steps.pop()
         self._steps += [Abort(target, id) for id in reversed(doomed)]
         return self._next()
+
+    @property
+    def _spared(self) -> frozenset[str]:
+        """Where the log says for good that everything named is committed, what is open under such an id is a later use
+        of it: the operator went back to a checkpoint behind which its slot had been used again."""
+        is_over = self._plan.is_settled and not self._plan.is_sweep
+        return frozenset() if is_over else named_by(self._plan.manifest)
 
     def _may_abort(self, id: TransactionalId) -> bool:
         return id.attempt < self._plan.attempt if id.instance == self._plan.instance else self._plan.is_fresh
@@ -217,15 +240,11 @@ class Recovery:
                 self._committed += 1
             case Lost(why) | Unknown(why):
                 kind = ErrorKind.LOST if isinstance(outcome, Lost) else ErrorKind.UNKNOWN_OUTCOME
-                failure = commit_failure(kind, committable, why)
+                failure = lost_transaction(kind, committable, why)
                 if not self._plan.accept_lost:
-                    return [Failed(self._name_checkpoint(failure))]
-                self._given_up.append(failure.message)
+                    return [Failed(failure)]
+                self._given_up.append(failure)
         return self._advance()
-
-    def _name_checkpoint(self, failure: Failure) -> Failure:
-        assert self._plan.manifest is not None
-        return msgspec.structs.replace(failure, where=f"checkpoint {self._plan.manifest.checkpoint}")
 
     def _again(self, failure: Failure, now: Now) -> list[Command]:
         self._silent_since = self._silent_since if self._silent_since is not None else now.monotonic

@@ -10,6 +10,8 @@ The failure stories behind the rules:
   "of the prepared one" after a crash could hit a later, half-written one.
 * *Slots are reused only when a completed checkpoint no longer lists their transaction.* Otherwise a recovery would look
   up the listed transaction and find another in its place, and nobody could say whether it was committed or lost.
+* *A slot is used a limited number of times.* Each use takes an epoch of its id, and where ids have epochs (Kafka) these
+  end: a worn-out slot is replaced by one with a new number.
 * *The pool never waits for a slot.* The barrier that frees one may be queued behind the records that the sink holds
   back: the job would hang. So it grows, and beyond its limit the attempt fails.
 * *Batches of the new transaction wait until the old one is flushed*: otherwise its first records overtake the old one's
@@ -24,6 +26,7 @@ from enum import Enum
 
 import msgspec
 
+from tidegate.checkpoint.loss import lost_transaction
 from tidegate.checkpoint.protocol import (
     AlreadyCommitted,
     CheckpointAbandoned,
@@ -43,6 +46,8 @@ from tidegate.ids import Attempt, CheckpointId, LogInstance, OperatorName, Subta
 COMMIT_PATIENCE = 60.0
 """Seconds for which a commit that gets no answer is asked for again before the attempt fails (recovery then goes on
 asking)."""
+SLOT_USES = 30_000
+"""How often a transactional id is opened; Kafka's epochs end at 32,767, and an abort takes some, too."""
 
 # ---- events --------------------------------------------------------------------------------------------------------
 
@@ -158,6 +163,7 @@ class _SlotState(Enum):
 class _Slot:
     def __init__(self) -> None:
         self.state = _SlotState.FREE
+        self.uses = 0
         self.unlisted_since: CheckpointId | None = None
         """The first checkpoint in whose snapshot the transaction was left out."""
 
@@ -176,7 +182,9 @@ class SinkTransactions:
     ) -> None:
         self._identity = (prefix, instance, attempt, sink, subtask)
         self._pool_limit = pool_limit
-        self._slots: list[_Slot] = []
+        self._slots: dict[int, _Slot] = {}
+        """By number; numbers only grow."""
+        self._next_slot = 0
         self.current: TransactionalId | None = None
         """The open transaction, into which batches go."""
         self.has_written = False
@@ -230,15 +238,28 @@ class SinkTransactions:
         """Open one transaction, unless one is ready or on its way."""
         if self._opening is not None or self._ahead is not None:
             return []
-        free = next((i for i, slot in enumerate(self._slots) if slot.state is _SlotState.FREE), None)
+        free = self._free_slot()
         if free is None:
-            if len(self._slots) >= self._pool_limit:
-                return [] if self.current is not None else [FailTask(self._exhausted())]
-            free = len(self._slots)
-            self._slots.append(_Slot())
-        self._slots[free].state = _SlotState.HELD
+            return [] if self.current is not None else [FailTask(self._exhausted())]
+        slot = self._slots[free]
+        slot.state = _SlotState.HELD
+        slot.uses += 1
         self._opening = TransactionalId(*self._identity, free)
         return [OpenTransaction(self._opening)]
+
+    def _free_slot(self) -> int | None:
+        """The number of a slot to be opened; None when the pool is at its limit."""
+        free = [number for number, slot in self._slots.items() if slot.state is _SlotState.FREE]
+        for number in free:
+            if self._slots[number].uses < SLOT_USES:
+                return number
+            # Free: no completed checkpoint lists it, so nobody will ask for its id again.
+            del self._slots[number]
+        if len(self._slots) >= self._pool_limit:
+            return None
+        number, self._next_slot = self._next_slot, self._next_slot + 1
+        self._slots[number] = _Slot()
+        return number
 
     def _opened(self, id: TransactionalId) -> list[Command]:
         assert id == self._opening, f"{id} was opened, asked for was {self._opening}"
@@ -253,7 +274,7 @@ class SinkTransactions:
 
     def _barrier(self, checkpoint: CheckpointId) -> list[Command]:
         commands: list[Command] = []
-        for slot in self._slots:
+        for slot in self._slots.values():
             if slot.state is _SlotState.COMMITTED and slot.unlisted_since is None:
                 slot.unlisted_since = checkpoint
         self._snapshot = checkpoint
@@ -303,7 +324,7 @@ class SinkTransactions:
     def _permitted(self, permit: CommitPermit, now: Now) -> list[Command]:
         if self._permit is None or permit.checkpoint > self._permit.checkpoint:
             self._permit = permit
-        for slot in self._slots:
+        for slot in self._slots.values():
             if slot.unlisted_since is not None and slot.unlisted_since <= permit.checkpoint:
                 slot.state, slot.unlisted_since = _SlotState.FREE, None
         return self._commit_next(now) + self._open_next()
@@ -329,9 +350,9 @@ class SinkTransactions:
             case Retry(why):
                 return self._ask_again(why, now)
             case Lost(why):
-                return [FailTask(commit_failure(ErrorKind.LOST, committable, why))]
+                return [FailTask(lost_transaction(ErrorKind.LOST, committable, why))]
             case Unknown(why):
-                return [FailTask(commit_failure(ErrorKind.UNKNOWN_OUTCOME, committable, why))]
+                return [FailTask(lost_transaction(ErrorKind.UNKNOWN_OUTCOME, committable, why))]
 
     def _free_when_unlisted(self, committable: Committable) -> None:
         id = TransactionalId.parse(committable.id)
@@ -361,14 +382,3 @@ class SinkTransactions:
             f"the sink holds {len(self._slots)} transactions that no completed checkpoint has settled",
             "Checkpoints must complete: look for what makes them fail, or raise checkpoints.tolerable_failures.",
         )
-
-
-def commit_failure(kind: ErrorKind, committable: Committable, why: str) -> Failure:
-    """What is said when a transaction of a completed checkpoint is lost, or nobody knows."""
-    what = "is lost" if kind is ErrorKind.LOST else "has an unknown outcome"
-    return Failure(
-        kind,
-        f"transaction {committable.id} of a completed checkpoint {what}: {why}",
-        "Nothing was skipped. Start with --accept-lost-transactions to go on without its records, or with "
-        "--from-checkpoint to go back (which emits again what came after it).",
-    )

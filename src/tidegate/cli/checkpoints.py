@@ -3,79 +3,33 @@
 It only reads: nothing stored is ever changed here, so it may be used while the job runs.
 """
 
-import sys
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Annotated, Any
+from contextlib import closing
+from typing import Annotated
 
 import msgspec
 import typer
 
-from tidegate.checkpoint.log import Completed, Entry, LogView, Unreadable, view_log
-from tidegate.checkpoint.manifest import Manifest
-from tidegate.checkpoint.store import CheckpointStore, list_jobs
+from tidegate.checkpoint.log import Completed, Entry, LogView, Unreadable
+from tidegate.checkpoint.manifest import Manifest, OperatorRecord
+from tidegate.checkpoint.store import CheckpointStore
+from tidegate.cli.stored import (
+    DirOption,
+    JobArgument,
+    JsonOption,
+    manifest_of,
+    partitions_of,
+    print_json,
+    store_and_view,
+)
 from tidegate.cli.text import render_bytes, render_milliseconds, render_plural, render_table, render_time
-from tidegate.config import ConfigLayers
-from tidegate.errors import CorruptError, InvalidError
-from tidegate.ids import CheckpointId, JobName, LogPosition, is_name
-from tidegate.storage.resolve import open_storage
+from tidegate.errors import CorruptError
+from tidegate.ids import CheckpointId, LogPosition, OperatorName
+from tidegate.operators.reaching import open_inspection
 
 commands = typer.Typer(help="What is stored of a job: checkpoints, state, transactions.", no_args_is_help=True)
 
-_Job = Annotated[str, typer.Argument(metavar="JOB|DIR", help="A job's name, its folder, or a checkpoint folder.")]
 _Number = Annotated[int | None, typer.Argument(metavar="[N]", min=1, help="The checkpoint; the newest if left out.")]
-_Dir = Annotated[str | None, typer.Option(metavar="DIR", help="Where JOB is looked up.")]
-_Json = Annotated[bool, typer.Option("--json", help="For machines.")]
-
-# ---- finding the job -----------------------------------------------------------------------------------------------
-
-
-def find_store(job: str, folder: Path, checkpoint_dir: str) -> CheckpointStore:
-    """The store that JOB|DIR means to somebody who stands in `folder`.
-
-    A job in `checkpoint_dir`, or else the folder of a job, or a checkpoint folder with one job in it. Raises
-    InvalidError that says which jobs there are.
-    """
-    path = folder / Path(job).expanduser()
-    known = list_jobs(open_storage(checkpoint_dir))
-    if is_name(job) and job in known:
-        return CheckpointStore(open_storage(checkpoint_dir), JobName(job))
-    if (path / "log").is_dir() and is_name(path.resolve().name):
-        return CheckpointStore(open_storage(str(path.resolve().parent)), JobName(path.resolve().name))
-    if not path.is_dir():
-        message = f"there is no job {job!r} in {checkpoint_dir}, and no folder {path}"
-        raise InvalidError(message, remedy=_there_are(known))
-    jobs = list_jobs(open_storage(str(path)))
-    if len(jobs) != 1:
-        remedy = _there_are([f"{path}/{name}" for name in jobs])
-        raise InvalidError(f"{path} holds {render_plural(len(jobs), 'job')}", remedy=remedy)
-    return CheckpointStore(open_storage(str(path)), jobs[0])
-
-
-def _there_are(jobs: Sequence[str]) -> str:
-    if not jobs:
-        return "Give --checkpoint-dir, or the folder that holds the checkpoints."
-    return f"Name one of: {', '.join(jobs)}."
-
-
-def _store_and_view(job: str, checkpoint_dir: str | None) -> tuple[CheckpointStore, LogView]:
-    given = [("checkpoints.dir", checkpoint_dir, "--checkpoint-dir")] if checkpoint_dir is not None else []
-    store = find_store(job, Path.cwd(), ConfigLayers.of_this_process(given).resolve().checkpoint_dir)
-    return store, view_log(store.read_log())
-
-
-def _manifest(store: CheckpointStore, view: LogView, number: int | None) -> Manifest:
-    bodies = [entry.body for entry in view.entries if isinstance(entry, Entry)]
-    completed = [body.manifest for body in bodies if isinstance(body, Completed)]
-    if number is None and view.newest is not None:
-        return view.newest
-    wanted = [manifest for manifest in completed if manifest.checkpoint == number]
-    if wanted:
-        return wanted[-1]
-    there = ", ".join(str(manifest.checkpoint) for manifest in completed) or "none"
-    what = "completed checkpoint" if number is None else f"completed checkpoint {number}"
-    raise InvalidError(f"{store.location} has no {what}", remedy=f"Completed and still stored: {there}.")
-
 
 # ---- list ----------------------------------------------------------------------------------------------------------
 
@@ -154,12 +108,12 @@ def _cells(row: CheckpointRow) -> tuple[str, ...]:
 
 
 @commands.command("list")
-def list_checkpoints(job: _Job, checkpoint_dir: _Dir = None, json: _Json = False) -> None:
+def list_checkpoints(job: JobArgument, checkpoint_dir: DirOption = None, json: JsonOption = False) -> None:
     """Every checkpoint of which something is stored, completed or not."""
-    store, view = _store_and_view(job, checkpoint_dir)
+    store, view = store_and_view(job, checkpoint_dir)
     rows = checkpoint_rows(view, store.state_files())
     if json:
-        _print_json({"job": store.job, "location": store.location, "checkpoints": rows})
+        print_json({"job": store.job, "location": store.location, "checkpoints": rows})
         return
     print(f"job {store.job} in {store.location}, attempt {view.attempt}{', finished' if view.finished else ''}")
     print(render_rows(rows) if rows else "no checkpoints")
@@ -168,14 +122,50 @@ def list_checkpoints(job: _Job, checkpoint_dir: _Dir = None, json: _Json = False
 # ---- show ----------------------------------------------------------------------------------------------------------
 
 
-def render_manifest(manifest: Manifest) -> str:
+class LagRow(msgspec.Struct, frozen=True):
+    """How far one split was behind its end, which has moved on since."""
+
+    operator: OperatorName
+    split: str
+    position: int
+    end: int | None
+    """None when the split is gone, or nobody can ask for it."""
+    lag: int | None
+
+
+def lag_rows(manifest: Manifest) -> list[LagRow]:
+    """Of every split, by asking each source's system now. Raises what that raises."""
+    rows: list[LagRow] = []
+    for record in manifest.operators:
+        if not record.splits:
+            continue
+        ends = _end_positions(record)
+        for split in record.splits:
+            end = ends.get(split.id)
+            lag = None if end is None else max(0, end - split.position)
+            rows.append(LagRow(record.name, split.id, split.position, end, lag))
+    return rows
+
+
+def _end_positions(record: OperatorRecord) -> dict[str, int]:
+    if record.source is None:
+        return {}
+    with closing(open_inspection(record.source)) as inspection:
+        return inspection.end_positions([split.id for split in record.splits])
+
+
+def render_manifest(manifest: Manifest, lag: Sequence[LagRow] | None = None) -> str:
     """One checkpoint: its operators, where their sources stand, their state, and what they have still to commit."""
+    splits = _titled("splits", ("operator", "split", "position", "stop", "finished"), _split_rows(manifest))
+    if lag is not None:
+        headers = ("operator", "split", "position", "end now", "lag", "finished")
+        splits = _titled("splits", headers, _split_rows_with_lag(manifest, lag))
     parts = [
         _headline(manifest),
         _titled("operators", ("name", "parallelism", "state", "ended"), _operator_rows(manifest)),
         _titled("states", ("operator", "name", "kind", "type", "serializer"), _state_rows(manifest)),
-        _titled("splits", ("operator", "split", "position", "stop", "finished"), _split_rows(manifest)),
-        _titled("pending transactions", ("operator", "checkpoint", "id"), _transaction_rows(manifest)),
+        splits,
+        _transactions(manifest),
     ]
     return "\n\n".join(part for part in parts if part)
 
@@ -228,23 +218,54 @@ def _split_rows(manifest: Manifest) -> list[tuple[str, ...]]:
     ]
 
 
-def _transaction_rows(manifest: Manifest) -> list[tuple[str, ...]]:
+def _split_rows_with_lag(manifest: Manifest, lag: Sequence[LagRow]) -> list[tuple[str, ...]]:
+    finished = {(record.name, split.id) for record in manifest.operators for split in record.splits if split.finished}
     return [
-        (record.name, str(pending.checkpoint), pending.committable.id)
+        (
+            row.operator,
+            row.split,
+            str(row.position),
+            "not known" if row.end is None else str(row.end),
+            "not known" if row.lag is None else str(row.lag),
+            "yes" if (row.operator, row.split) in finished else "no",
+        )
+        for row in lag
+    ]
+
+
+def _transactions(manifest: Manifest) -> str:
+    """Where nobody said what was written to, there is no column for it."""
+    headers, rows = ("operator", "checkpoint", "id", "partitions"), _transaction_rows(manifest)
+    columns = 4 if any(row[3] for row in rows) else 3
+    return _titled("pending transactions", headers[:columns], [row[:columns] for row in rows])
+
+
+def _transaction_rows(manifest: Manifest) -> list[tuple[str, str, str, str]]:
+    return [
+        (record.name, str(pending.checkpoint), pending.committable.id, partitions_of(pending.committable))
         for record in manifest.operators
         for pending in record.pending
     ]
 
 
 @commands.command("show")
-def show_checkpoint(job: _Job, number: _Number = None, checkpoint_dir: _Dir = None, json: _Json = False) -> None:
+def show_checkpoint(
+    job: JobArgument,
+    number: _Number = None,
+    checkpoint_dir: DirOption = None,
+    lag: Annotated[bool, typer.Option("--lag", help="Ask the sources where their splits end now.")] = False,
+    json: JsonOption = False,
+) -> None:
     """One completed checkpoint: operators, positions of the sources, states, pending transactions."""
-    store, view = _store_and_view(job, checkpoint_dir)
-    manifest = _manifest(store, view, number)
-    if json:
-        _print_json(manifest)
+    store, view = store_and_view(job, checkpoint_dir)
+    manifest = manifest_of(store, view, number)
+    behind = lag_rows(manifest) if lag else None
+    if not json:
+        print(render_manifest(manifest, behind))
+    elif behind is None:
+        print_json(manifest)
     else:
-        print(render_manifest(manifest))
+        print_json({"manifest": manifest, "lag": behind})
 
 
 # ---- verify --------------------------------------------------------------------------------------------------------
@@ -277,14 +298,16 @@ def find_damage(store: CheckpointStore, view: LogView, manifests: Sequence[Manif
 
 
 @commands.command("verify")
-def verify_checkpoints(job: _Job, number: _Number = None, checkpoint_dir: _Dir = None, json: _Json = False) -> None:
+def verify_checkpoints(
+    job: JobArgument, number: _Number = None, checkpoint_dir: DirOption = None, json: JsonOption = False
+) -> None:
     """Read everything that completed checkpoints need; exit code 3 when something is damaged. All of them without N."""
-    store, view = _store_and_view(job, checkpoint_dir)
-    manifests = view.manifests if number is None else (_manifest(store, view, number),)
+    store, view = store_and_view(job, checkpoint_dir)
+    manifests = view.manifests if number is None else (manifest_of(store, view, number),)
     found = find_damage(store, view, manifests)
     checked = [manifest.checkpoint for manifest in manifests]
     if json:
-        _print_json({"job": store.job, "location": store.location, "checked": checked, "damage": found})
+        print_json({"job": store.job, "location": store.location, "checked": checked, "damage": found})
     else:
         for damage in found:
             print(damage)
@@ -296,7 +319,3 @@ def verify_checkpoints(job: _Job, number: _Number = None, checkpoint_dir: _Dir =
         )
     if not json:
         print(f"{store.location}: {render_plural(len(checked), 'checkpoint')} checked, nothing is damaged")
-
-
-def _print_json(value: Any) -> None:
-    sys.stdout.write(msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n")

@@ -34,6 +34,7 @@ from tidegate.operators.contracts import (
     SourceContext,
     SourceReader,
     TransactionalSink,
+    TransactionInfo,
     TransactionRecovery,
     owned_by,
 )
@@ -67,6 +68,10 @@ class CollectionSource:
 
     @property
     def discovery_interval(self) -> float | None:
+        return None
+
+    @property
+    def inspection_spec(self) -> RecoverySpec | None:
         return None
 
     def discover(self, known: frozenset[str] | None) -> list[SplitState]:
@@ -215,6 +220,9 @@ class CollectionSinkWriter:
     def begin(self, id: TransactionalId) -> CollectionTransaction:
         return self._store.begin(str(id))
 
+    def has_room(self, txn: CollectionTransaction) -> bool:
+        return True
+
     def write(self, txn: CollectionTransaction, batch: Batch) -> None:
         with self._store.lock:
             _require_open(txn)
@@ -224,7 +232,7 @@ class CollectionSinkWriter:
         with self._store.lock:
             _require_open(txn)
             txn.prepared = True
-            return Committable(txn.id, {"epoch": txn.epoch}) if txn.values else None
+            return _committable(txn) if txn.values else None
 
     def check(self, committables: Sequence[Committable]) -> None:
         with self._store.lock:
@@ -250,6 +258,9 @@ class CollectionRecovery:
     def __init__(self, store: _Store) -> None:
         self._store = store
 
+    def check_timeout(self, needed: float) -> None:
+        """They never time out."""
+
     def commit(self, committable: Committable, permit: CommitPermit) -> Outcome:
         return self._store.commit(committable)
 
@@ -262,6 +273,15 @@ class CollectionRecovery:
             found = [TransactionalId.parse(transaction.id) for transaction in self._store.with_records()]
         return sorted(id for id in found if id is not None and owned_by(id, prefix, sink))
 
+    def describe(self, id: TransactionalId) -> TransactionInfo | None:
+        with self._store.lock:
+            uses = self._store.transactions.get(str(id))
+            if not uses:
+                return None
+            newest = uses[-1]
+            can_commit = newest.state is _State.OPEN and bool(newest.values)
+            return TransactionInfo(id, newest.state.value, committable=_committable(newest) if can_commit else None)
+
     def close(self) -> None:
         """Nothing is held."""
 
@@ -270,6 +290,10 @@ def open_recovery(name: str) -> CollectionRecovery:
     """The factory that a manifest names. In another process it finds an empty memory, so every commit is unknown
     there."""
     return CollectionRecovery(_STORES.setdefault(name, _Store()))
+
+
+def _committable(transaction: CollectionTransaction) -> Committable:
+    return Committable(transaction.id, {"epoch": transaction.epoch})
 
 
 def _require_open(txn: CollectionTransaction) -> None:

@@ -15,7 +15,7 @@ from typing import IO, Any
 
 import msgspec
 
-from tidegate.checkpoint.protocol import SplitState
+from tidegate.checkpoint.protocol import RecoverySpec, SplitState
 from tidegate.connectors.rotation import RotatingReader
 from tidegate.errors import CorruptError, InvalidError, LostDataError, UnavailableError
 from tidegate.formats import Json
@@ -63,6 +63,10 @@ class JsonLinesSource:
 
     @property
     def discovery_interval(self) -> float | None:
+        return None
+
+    @property
+    def inspection_spec(self) -> RecoverySpec | None:
         return None
 
     def discover(self, known: frozenset[str] | None) -> list[SplitState]:
@@ -117,6 +121,10 @@ class CsvSource:
 
     @property
     def discovery_interval(self) -> float | None:
+        return None
+
+    @property
+    def inspection_spec(self) -> RecoverySpec | None:
         return None
 
     def discover(self, known: frozenset[str] | None) -> list[SplitState]:

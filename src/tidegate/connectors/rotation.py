@@ -40,6 +40,9 @@ class RotatingReader:
             return fetched
         return None
 
+    def notify_checkpoint_complete(self, splits: Sequence[SplitState]) -> None:
+        """Nobody outside wants to know."""
+
     def close(self) -> None:
         self._waiting.clear()
         self._release()

@@ -167,7 +167,15 @@ def settings_of(config: ResolvedConfig, options: StartOptions, url: str) -> JobS
         fresh=options.fresh,
         from_checkpoint=None if options.from_checkpoint is None else CheckpointId(options.from_checkpoint),
         accept_lost=options.accept_lost_transactions,
+        needed_timeout=_needed_timeout(config),
     )
+
+
+def _needed_timeout(config: ResolvedConfig) -> float:
+    """Seconds until a transaction is committed, should everything go as badly as it may: consecutive checkpoints
+    fail, and then the job is down for a while."""
+    rounds = 1 + config.checkpoint_tolerable_failures
+    return rounds * (config.checkpoint_interval + config.checkpoint_timeout) + config.transaction_restart_allowance
 
 
 def _open_storage(config: ResolvedConfig, graph: LogicalGraph, reporter: Reporter) -> tuple[Storage, str]:
@@ -185,8 +193,7 @@ def _open_storage(config: ResolvedConfig, graph: LogicalGraph, reporter: Reporte
 def check_sinks(graph: LogicalGraph, config: ResolvedConfig, options: StartOptions) -> None:
     """Raise InvalidError for a sink that cannot work as configured: one that lives in a process's memory, in a job of
     several processes; one whose transactions could time out before they are committed."""
-    needed = (1 + config.checkpoint_tolerable_failures) * (config.checkpoint_interval + config.checkpoint_timeout)
-    needed += config.transaction_restart_allowance
+    needed = _needed_timeout(config)
     for node in graph.nodes:
         description: Any = node.sink or node.source
         if getattr(description, "in_process_only", False) and not options.in_process:

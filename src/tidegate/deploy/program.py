@@ -216,7 +216,8 @@ def _raise_program_error(spec: ProgramSpec, error: BaseException, doing: str) ->
     if isinstance(error, ImportError) and "relative import" in str(error):
         remedy = "Run it as the module that it is: tidegate run PACKAGE.MODULE."
     if isinstance(error, ModuleNotFoundError) and (error.name or "").startswith(f"{__name__.partition('.')[0]}."):
-        remedy = f"{error.name} is not in this version; connectors are in tidegate.local and tidegate.files."
+        there = "tidegate.kafka, tidegate.local and tidegate.files"
+        remedy = f"{error.name} is not in this version; connectors are in {there}."
     shown = "".join((*_program_frames(error), *traceback.format_exception_only(error)))
     raise InvalidError(what, remedy=remedy, where=str(spec), traceback=shown) from error
 

@@ -127,6 +127,27 @@ class SourceReader(Protocol):
         """
         ...
 
+    def notify_checkpoint_complete(self, splits: Sequence[SplitState]) -> None:
+        """The checkpoint that held these positions has completed: all splits of this subtask at that barrier, finished
+        ones included (in Flink: notifyCheckpointComplete).
+
+        For tools of the external system that show how far readers are (Kafka: committed group offsets), best effort;
+        nothing is ever restored from there. Must not wait; what it raises is logged and ignored. Not called for a
+        checkpoint that was abandoned, and not always for one that completed.
+        """
+        ...
+
+    def close(self) -> None: ...
+
+
+class SourceInspection(Protocol):
+    """A source's external system seen by tools that do not have the program. Blocks."""
+
+    def end_positions(self, splits: Sequence[str]) -> dict[str, int]:
+        """Where each of these splits ends now: what is below it can be read. Splits that are gone are left out. Raises
+        UnavailableError, InvalidError."""
+        ...
+
     def close(self) -> None: ...
 
 
@@ -147,6 +168,12 @@ class Source(Protocol):
     @property
     def discovery_interval(self) -> float | None:
         """Seconds between two looks for new splits; None looks once."""
+        ...
+
+    @property
+    def inspection_spec(self) -> RecoverySpec | None:
+        """How tools reach the external system without the program: the factory returns a SourceInspection. None where
+        that makes no sense."""
         ...
 
     def discover(self, known: frozenset[str] | None) -> list[SplitState]:
@@ -196,6 +223,12 @@ class TransactionalSink(Protocol, Generic[Txn]):
         """Open a transaction under `id`, fencing earlier users of the id. Raises UnavailableError, SinkFencedError."""
         ...
 
+    def has_room(self, txn: Txn) -> bool:
+        """Whether `write` takes a batch now without waiting; also true when it would raise. Task's thread, before each
+        batch: must cost next to nothing. After a no the engine holds everything back, barriers behind the batch
+        included, and asks again a few milliseconds later."""
+        ...
+
     def write(self, txn: Txn, batch: Batch) -> None:
         """Add the batch to the open transaction, in order. Task's thread: may buffer, must not wait for the system for
         long. Failures may be reported here or by `prepare`; once one has happened, `prepare` must raise."""
@@ -229,8 +262,31 @@ class TransactionalSink(Protocol, Generic[Txn]):
         ...
 
 
+class TransactionInfo(msgspec.Struct, frozen=True):
+    """What the external system says of the newest transaction under an id, for people."""
+
+    id: TransactionalId
+    state: str
+    """In the system's own words: 'Ongoing', 'CompleteCommit' …"""
+    started_at: float | None = None
+    """Seconds since 1970; None when nothing was written."""
+    timeout: float | None = None
+    """Seconds after its start at which the system aborts it by itself; None: never."""
+    partitions: tuple[str, ...] = ()
+    """Where it wrote; sorted. A completed one may have none any more."""
+    committable: Committable | None = None
+    """Present while it could be committed."""
+
+
 class TransactionRecovery(Protocol):
-    """A sink's transactions seen from the JobManager, before anything runs. All calls block, on one side thread."""
+    """A sink's transactions seen from the JobManager, before anything runs, and by tools. All calls block, on one side
+    thread."""
+
+    def check_timeout(self, needed: float) -> None:
+        """Raise InvalidError when the sink's transactions could time out before they are committed, for which they need
+        `needed` seconds, or when their timeout is more than the system allows. Asked once, before anything is
+        deployed."""
+        ...
 
     def commit(self, committable: Committable, permit: CommitPermit) -> Outcome:
         """As `TransactionalSink.commit`, for a transaction of whoever prepared it."""
@@ -243,6 +299,10 @@ class TransactionRecovery(Protocol):
     def open_transactions(self, prefix: str, sink: OperatorName) -> list[TransactionalId]:
         """Every id of the form prefix:*:*:sink:*:* under which a transaction is open or prepared, in any log instance
         and attempt, parsed, sorted. Ids are compared by their parts."""
+        ...
+
+    def describe(self, id: TransactionalId) -> TransactionInfo | None:
+        """The newest transaction under `id`, whatever became of it; None when the system knows nothing of the id."""
         ...
 
     def close(self) -> None: ...

@@ -5,6 +5,7 @@ The position of a split is that of the last batch that was given to the chain, a
 batches: so what a checkpoint holds is the first record not yet emitted, never what a reader has fetched ahead.
 """
 
+import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,9 +14,12 @@ import msgspec
 from tidegate.checkpoint.protocol import SplitState
 from tidegate.elements import Batch
 from tidegate.errors import InternalError
+from tidegate.ids import CheckpointId
 from tidegate.operators.contracts import Deserializer, SourceReader
 from tidegate.operators.stateless import FAIL, FunctionOperator
 from tidegate.operators.user_code import OnError, raise_user_error
+
+_logger = logging.getLogger(__name__)
 
 
 class SourceInput:
@@ -26,6 +30,8 @@ class SourceInput:
         self._splits: dict[str, SplitState] = {}
         self._unfinished = 0
         self._no_more = False
+        self._captured: dict[CheckpointId, tuple[SplitState, ...]] = {}
+        """What checkpoints hold that may still complete, oldest first."""
 
     @property
     def has_ended(self) -> bool:
@@ -65,6 +71,26 @@ class SourceInput:
             split, position=fetched.next_position, finished=fetched.finished
         )
         return Batch(fetched.values, None, fetched.timestamps)
+
+    def capture(self, checkpoint: CheckpointId) -> tuple[SplitState, ...]:
+        """`splits`, for this checkpoint; kept until it is completed or abandoned."""
+        self._captured[checkpoint] = self.splits
+        return self.splits
+
+    def completed(self, checkpoint: CheckpointId) -> None:
+        """Tell the reader. What it raises must not end the attempt: nothing depends on what it does with it."""
+        captured = self._captured.get(checkpoint)
+        self.abandoned(checkpoint)
+        if captured is None:
+            return
+        try:
+            self._reader.notify_checkpoint_complete(captured)
+        except Exception:
+            _logger.warning("a reader could not use that checkpoint %d completed", checkpoint, exc_info=True)
+
+    def abandoned(self, checkpoint: CheckpointId) -> None:
+        """Neither it nor an earlier one will complete any more."""
+        self._captured = {id: splits for id, splits in self._captured.items() if id > checkpoint}
 
     def close(self) -> None:
         self._reader.close()

@@ -14,11 +14,22 @@ from tidegate.checkpoint import transactions as t
 from tidegate.checkpoint.protocol import CheckpointAbandoned, CommitPermit, Outcome, Retry
 from tidegate.clock import Clock
 from tidegate.elements import Batch
-from tidegate.errors import ErrorKind, Failure, InternalError, LostDataError, failure_of, raise_failure
+from tidegate.errors import (
+    ErrorKind,
+    Failure,
+    InternalError,
+    LostDataError,
+    UnknownOutcomeError,
+    failure_of,
+    raise_failure,
+)
 from tidegate.failpoints import reach
 from tidegate.ids import CheckpointId, TransactionalId
 from tidegate.operators.contracts import TransactionalSink
 from tidegate.runtime.ports import Executor
+
+ROOM_RETRY = 0.003
+"""Seconds until a sink that had no room is asked again."""
 
 
 class SinkDriver:
@@ -42,12 +53,25 @@ class SinkDriver:
         self._tell = tell
         self._fail = fail
         self._handles: dict[TransactionalId, Any] = {}
-        self.wake_at: float | None = None
-        """When `wake` is to be called, monotonic seconds."""
+        self._retry_at: float | None = None
+        self._ask_for_room_at: float | None = None
 
     @property
     def is_writable(self) -> bool:
-        return self._transactions.is_writable
+        """Whether a batch may be written now. Asks the sink: `wake_at` depends on what it said last."""
+        current = self._transactions.current
+        if current is None or not self._transactions.is_writable:
+            self._ask_for_room_at = None
+            return False
+        has_room = self._sink.has_room(self._handles[current])
+        self._ask_for_room_at = None if has_room else self._clock.now().monotonic + ROOM_RETRY
+        return has_room
+
+    @property
+    def wake_at(self) -> float | None:
+        """When the driver has something to do or may be writable again, unless it is told something before; monotonic
+        seconds."""
+        return min((at for at in (self._retry_at, self._ask_for_room_at) if at is not None), default=None)
 
     def start(self) -> None:
         self._handle(t.Start())
@@ -60,7 +84,7 @@ class SinkDriver:
         self._transactions.has_written = True
         try:
             self._sink.write(self._handles[current], batch)
-        except LostDataError as error:
+        except (LostDataError, UnknownOutcomeError) as error:
             raise_failure(_to_be_read_again(error.failure))
 
     def barrier(self, checkpoint: CheckpointId) -> None:
@@ -73,8 +97,8 @@ class SinkDriver:
         self._handle(CheckpointAbandoned(checkpoint))
 
     def wake(self) -> None:
-        if self.wake_at is not None and self._clock.now().monotonic >= self.wake_at:
-            self.wake_at = None
+        if self._retry_at is not None and self._clock.now().monotonic >= self._retry_at:
+            self._retry_at = None
             self._handle(t.Wake())
 
     def close(self) -> None:
@@ -104,7 +128,7 @@ class SinkDriver:
             case t.FailTask(failure):
                 self._fail(failure)
             case t.WakeAt(at):
-                self.wake_at = at
+                self._retry_at = at
 
     def _opened(self, id: TransactionalId, handle: Any) -> None:
         self._handles[id] = handle
@@ -145,6 +169,6 @@ def _to_be_read_again(failure: Failure) -> Failure:
     """What is lost before its checkpoint completed is not lost for good: its records are read again after a restart.
     Whether a completed checkpoint lacks something is found by its commit. And it may be the recovery of a new attempt
     that aborted it, while this one had not noticed yet that it was taken over."""
-    if failure.kind is not ErrorKind.LOST:
+    if failure.kind not in (ErrorKind.LOST, ErrorKind.UNKNOWN_OUTCOME):
         return failure
     return msgspec.structs.replace(failure, kind=ErrorKind.UNAVAILABLE)

@@ -148,9 +148,13 @@ class Task:
 
     def completed(self, event: CheckpointCompleted) -> None:
         self._tell(event)
+        if self._parts.source is not None and event.attempt == self._parts.attempt:
+            self._parts.source.completed(event.checkpoint)
 
     def abandoned(self, event: CheckpointAbandoned) -> None:
         self._tell(event)
+        if self._parts.source is not None:
+            self._parts.source.abandoned(event.checkpoint)
 
     def metrics(self) -> list[OperatorMetrics]:
         skipped = {name: getattr(operator, "records_skipped", 0) for name, operator, _ in self._parts.operators}
@@ -325,7 +329,7 @@ class Task:
 
     def _capture(self, checkpoint: CheckpointId) -> None:
         reach("capture:before")
-        captured = [self._captured(name) for name, _, _ in self._parts.operators]
+        captured = [self._captured(name, checkpoint) for name, _, _ in self._parts.operators]
         reach("capture:after")
         for output in self._outputs:
             output.broadcast(Barrier(checkpoint))
@@ -337,14 +341,14 @@ class Task:
             lambda result, error: self._stored(checkpoint, result, error),
         )
 
-    def _captured(self, name: OperatorName) -> CapturedOperator:
+    def _captured(self, name: OperatorName, checkpoint: CheckpointId) -> CapturedOperator:
         backend = self._parts.backends.get(name)
-        is_source = self._parts.source is not None and name == self._parts.vertex.operators[0]
+        source = self._parts.source if name == self._parts.vertex.operators[0] else None
         return CapturedOperator(
             name=name,
             ended=self._input_has_ended,
             capture=backend.capture() if backend is not None else None,
-            splits=self._parts.source.splits if is_source and self._parts.source is not None else (),
+            splits=source.capture(checkpoint) if source is not None else (),
         )
 
     def _stored(self, checkpoint: CheckpointId, result: Any, error: BaseException | None) -> None:

@@ -11,7 +11,7 @@ import msgspec
 
 from tidegate.checkpoint import coordinator as checkpoints
 from tidegate.checkpoint.coordinator import CheckpointPlan, Coordinator, PlannedOperator
-from tidegate.checkpoint.manifest import Manifest, SinkRecord
+from tidegate.checkpoint.manifest import Manifest, SinkRecord, SinkTarget
 from tidegate.checkpoint.protocol import (
     Acknowledge,
     CheckpointAbandoned,
@@ -21,7 +21,7 @@ from tidegate.checkpoint.protocol import (
     SplitState,
     TriggerCheckpoint,
 )
-from tidegate.checkpoint.recovery import SinkTarget
+from tidegate.checkpoint.recovery import PATIENCE
 from tidegate.clock import Now
 from tidegate.errors import ErrorKind, Failure, place
 from tidegate.graph.logical import Fingerprint, LogicalGraph, LogicalNode
@@ -50,6 +50,10 @@ from tidegate.scheduling.protocol import (
 )
 from tidegate.scheduling.restore import restored_for
 from tidegate.scheduling.settings import JobSettings
+from tidegate.scheduling.waiting import Wait
+
+DISCOVERY_RETRY = 1.0
+"""Seconds between two first looks at a source that does not answer."""
 
 
 class AttemptFailed(msgspec.Struct, frozen=True):
@@ -98,7 +102,8 @@ class Deployment:
         self._running: set[TaskId] = set()
         self._ended: set[TaskId] = set()
         self._enumerators: dict[OperatorName, SplitEnumerator] = {}
-        self._undiscovered: set[OperatorName] = set()
+        self._undiscovered: dict[OperatorName, Wait] = {}
+        """Sources that nobody has looked at yet."""
         self._discover_at: dict[OperatorName, float] = {}
         self._coordinator: Coordinator | None = None
         self._has_begun = False
@@ -159,7 +164,12 @@ class Deployment:
     def _plan(self) -> CheckpointPlan:
         records = {target.sink: target.record for target in sink_targets(self._graph)}
         operators = tuple(
-            PlannedOperator(node.name, self._vertex_parallelism(node.name), records.get(node.name))
+            PlannedOperator(
+                node.name,
+                self._vertex_parallelism(node.name),
+                records.get(node.name),
+                None if node.source is None else node.source.inspection_spec,
+            )
             for node in self._graph.nodes
         )
         with_sink = {vertex.name for vertex in self._physical.vertices if vertex.operators[-1] in records}
@@ -216,8 +226,8 @@ class Deployment:
         outcomes: list[Outcome] = [AllTasksRun()]
         for name, enumerator in self._enumerators.items():
             if enumerator.needs_discovery:
-                self._undiscovered.add(name)
-                outcomes.append(Discover(self.attempt, name, enumerator.known))
+                wait = self._undiscovered[name] = Wait(f"the splits of source {name}", now)
+                outcomes += [Discover(self.attempt, name, enumerator.known), wait.next]
             else:
                 outcomes += self._assign(enumerator)
         return outcomes + self._begin_checkpoints(now)
@@ -227,13 +237,19 @@ class Deployment:
     def discovered(self, operator: OperatorName, splits: Sequence[SplitState], now: Now) -> list[Outcome]:
         enumerator = self._enumerators[operator]
         enumerator.discovered(splits)
-        self._undiscovered.discard(operator)
+        self._undiscovered.pop(operator, None)
         return [*self._assign(enumerator), *self._look_again(operator, now), *self._begin_checkpoints(now)]
 
     def discovery_failed(self, operator: OperatorName, failure: Failure, now: Now) -> list[Outcome]:
-        if operator in self._undiscovered or failure.kind is not ErrorKind.UNAVAILABLE:
+        wait = self._undiscovered.get(operator)
+        is_over = wait is not None and wait.seconds(now) >= PATIENCE
+        if is_over or failure.kind is not ErrorKind.UNAVAILABLE:
             where = failure.where or place(operator, attempt=self.attempt)
             return [AttemptFailed(msgspec.structs.replace(failure, where=where))]
+        if wait is not None:
+            wait.failed(failure.message)
+            self._discover_at[operator] = now.monotonic + DISCOVERY_RETRY
+            return [WakeAt(self._discover_at[operator])]
         # A later look may fail without harm: what is not found now is found by the next one, from its beginning.
         text = f"source {operator} could not be looked at for new splits: {failure.message}"
         return [Tell("warning", text), *self._look_again(operator, now)]
@@ -262,7 +278,7 @@ class Deployment:
         return self.coordinate(checkpoints.TasksRunning(), now)
 
     def wake(self, now: Now) -> list[Outcome]:
-        outcomes: list[Outcome] = []
+        outcomes: list[Outcome] = [told for wait in self._undiscovered.values() for told in wait.told(now)]
         for operator in [name for name, at in self._discover_at.items() if now.monotonic >= at]:
             del self._discover_at[operator]
             outcomes.append(Discover(self.attempt, operator, self._enumerators[operator].known))

@@ -18,6 +18,7 @@ import msgspec
 from tidegate.checkpoint import coordinator as checkpoints
 from tidegate.checkpoint import recovery
 from tidegate.checkpoint.log import Body, Completed, Created, Discarded, Finished, StoredEntry, Takeover
+from tidegate.checkpoint.loss import explain_loss
 from tidegate.checkpoint.manifest import Manifest
 from tidegate.clock import Now
 from tidegate.errors import RESTARTABLE, Failure, TidegateError, place
@@ -29,12 +30,13 @@ from tidegate.runtime.control import StopWorker, WorkerMetrics
 from tidegate.scheduling import protocol as p
 from tidegate.scheduling import telling
 from tidegate.scheduling.deployment import AllTasksRun, AttemptFailed, Deployment, Outcome, sink_targets
+from tidegate.scheduling.ending import Ending
 from tidegate.scheduling.housekeeping import Housekeeping
 from tidegate.scheduling.job import MOVES, WITH_WORKERS, Phase
 from tidegate.scheduling.ledger import APPEND_RETRY, Ledger
 from tidegate.scheduling.opening import Opening, decide_opening
 from tidegate.scheduling.progress import Progress
-from tidegate.scheduling.recovery_run import RecoveryOutcome, RecoveryRun, before_deploying, leftovers_before
+from tidegate.scheduling.recovery_run import RecoveryOutcome, RecoveryRun
 from tidegate.scheduling.restart import RestartPolicy
 from tidegate.scheduling.settings import JobManagerIdentity, JobSettings
 
@@ -67,14 +69,9 @@ class JobManager:
         self._attempt = Attempt(0)
         self._highest = CheckpointId(0)
         self._deployment: Deployment | None = None
-        self._recovery = RecoveryRun()
+        self._recovery = RecoveryRun(self._sinks, settings)
         self._resume_at = self._drain_until = math.inf
-        self._end: Body | None = None
-        """What is recorded when the workers are gone: a clean stop or the end of the job."""
-        self._is_end_certain = True
-        """Whether it may be recorded although leftovers could not be aborted: all that is due is committed."""
-        self._failure: Failure | None = None
-        """With what this process ends."""
+        self._ending = Ending()
 
     def handle(self, event: p.Event, now: Now) -> list[p.Command]:
         if self.phase is Phase.DONE:
@@ -85,7 +82,7 @@ class JobManager:
             case p.LogRead(stored):
                 if self.phase is Phase.READING_LOG:
                     return self._open(stored, now)
-                return self._exit(self._ledger.fencing(stored) or self._failure)
+                return self._exit(self._ledger.fencing(stored) or self._ending.failure)
             case p.AppendWon():
                 return self._append_won(now) if self._ledger.is_undecided else []
             case p.AppendRefused(position, by):
@@ -163,7 +160,9 @@ class JobManager:
     def _take_over(self, event: p.WorkersSpawned, now: Now) -> list[p.Command]:
         who, opening = self._identity, self._opening
         fresh = opening.is_fresh and self._ledger.own_attempt is None
-        takeover = Takeover(who.host, who.process, event.processes, event.control_address, opening.options, fresh)
+        takeover = Takeover(
+            who.host, who.process, event.processes, event.control_address, opening.options, fresh, self._sinks
+        )
         return [*self._move(Phase.TAKING_OVER), self._append(takeover, now)]
 
     def _took_over(self, now: Now) -> list[p.Command]:
@@ -186,7 +185,7 @@ class JobManager:
             case Completed(manifest):
                 return self._completed(manifest, now)
             case _:
-                return self._exit(self._failure)
+                return self._exit(self._ending.failure)
 
     def _completed(self, manifest: Manifest, now: Now) -> list[p.Command]:
         self._highest = max(self._highest, manifest.checkpoint)
@@ -200,11 +199,8 @@ class JobManager:
     # -- recovery --
 
     def _recover(self, now: Now) -> list[p.Command]:
-        plan = before_deploying(self._ledger, self._sinks, self._attempt, self._settings.accept_lost)
-        return self._move(Phase.RECOVERING) + self._begin_recovery(plan, now)
-
-    def _begin_recovery(self, plan: recovery.RecoveryPlan, now: Now) -> list[p.Command]:
-        return self._recovering(self._recovery.begin(plan, self._attempt, now), now)
+        begun = self._recovery.before_deploying(self._ledger, self._attempt, now)
+        return self._move(Phase.RECOVERING) + self._recovering(begun, now)
 
     def _recovering(self, outcomes: Sequence[RecoveryOutcome], now: Now) -> list[p.Command]:
         commands: list[p.Command] = []
@@ -219,7 +215,7 @@ class JobManager:
         return commands
 
     def _recovered(self, done: recovery.Done, now: Now) -> list[p.Command]:
-        told: list[p.Command] = [*telling.recovered(done)]
+        told: list[p.Command] = [*telling.recovered(done, self._ledger.view.manifests)]
         match self.phase:
             case Phase.RECOVERING:
                 moved = [
@@ -236,10 +232,11 @@ class JobManager:
     def _recovery_failed(self, failure: Failure, now: Now) -> list[p.Command]:
         if self.phase is Phase.RECOVERING:
             return self._attempt_failed(failure, now)
+        failure = explain_loss(failure, self._ledger.view.manifests)
         told = telling.leftovers_remain(failure)
         if self.phase is not Phase.SETTLING:
             return [told]
-        if not self._is_end_certain:
+        if not self._ending.is_certain:
             return [told, *self._exit(None if failure.kind in RESTARTABLE else failure)]
         return [told, *self._record_end(now)]
 
@@ -275,7 +272,8 @@ class JobManager:
             return commands + self._close(self._ledger.clean_stop)
         if self._attempt > 1 and not self._recovery.is_under_way:
             # A process of an earlier attempt may have woken up since and opened a transaction.
-            commands += self._begin_recovery(leftovers_before(self._ledger, self._sinks, self._attempt), now)
+            swept = self._recovery.sweep(self._ledger, self._attempt, self._attempt, now)
+            commands += self._recovering(swept, now)
         return commands
 
     def _step_failed(self, failure: Failure, now: Now) -> list[p.Command]:
@@ -293,9 +291,11 @@ class JobManager:
         """One incident, however many tasks it takes down."""
         if self.phase not in WITH_WORKERS:
             return []
+        failure = explain_loss(failure, self._ledger.view.manifests)
         if not failure.where:
             failure = msgspec.structs.replace(failure, where=place(attempt=self._attempt))
-        if failure.kind not in RESTARTABLE:
+        # A loss that is accepted is given up by the next attempt's recovery.
+        if failure.kind not in RESTARTABLE and not (failure.transaction and self._settings.accept_lost):
             return self._end_with(failure)
         delay = self._restarts.on_failure(now.monotonic)
         if self.phase is Phase.DRAINING:
@@ -311,11 +311,11 @@ class JobManager:
         match self.phase:
             case Phase.FAILING:
                 return [*self._move(Phase.WAITING), p.WakeAt(self._resume_at), *self._wake(now)]
-            case Phase.CLOSING if self._end is not None:
-                plan = leftovers_before(self._ledger, self._sinks, Attempt(self._attempt + 1))
-                return self._move(Phase.SETTLING) + self._begin_recovery(plan, now)
+            case Phase.CLOSING if self._ending.record is not None:
+                swept = self._recovery.sweep(self._ledger, Attempt(self._attempt + 1), self._attempt, now)
+                return self._move(Phase.SETTLING) + self._recovering(swept, now)
             case Phase.CLOSING:
-                return [p.ReadLog()] if self._must_confirm else self._exit(self._failure)
+                return [p.ReadLog()] if self._must_confirm else self._exit(self._ending.failure)
             case _:
                 return []
 
@@ -353,30 +353,28 @@ class JobManager:
     def _settle_failed_attempt(self, own: Attempt, now: Now) -> list[p.Command]:
         """Nothing runs, but attempt `own` left transactions: commit what is due and abort the rest, as the next would.
         Not those of an attempt whose takeover was not won: that number may be another JobManager's."""
-        self._end = self._ledger.clean_stop
-        self._is_end_certain = False
-        plan = before_deploying(self._ledger, self._sinks, Attempt(own + 1), self._settings.accept_lost)
-        return self._move(Phase.SETTLING) + self._begin_recovery(plan, now)
+        self._ending.records(self._ledger.clean_stop, is_certain=False)
+        begun = self._recovery.as_the_next(self._ledger, own, self._attempt, now)
+        return self._move(Phase.SETTLING) + self._recovering(begun, now)
 
     def _close(self, end: Body) -> list[p.Command]:
         """Every commit is confirmed: end the workers, then abort what is open, then record it."""
-        self._end = end
+        self._ending.records(end)
         asked = [p.SendToWorker(self._attempt, WorkerIndex(i), StopWorker()) for i in range(self._physical.workers)]
         return [*asked, *self._leave(Phase.CLOSING, self._settings.stop_grace)]
 
     def _record_end(self, now: Now) -> list[p.Command]:
-        assert self._end is not None
-        return [*self._move(Phase.RECORDING_END), self._append(self._end, now)]
+        assert self._ending.record is not None
+        return [*self._move(Phase.RECORDING_END), self._append(self._ending.record, now)]
 
     @property
     def _must_confirm(self) -> bool:
-        """What seems to be lost or damaged may have been removed by whoever has taken over meanwhile: the log knows."""
-        return self.phase is Phase.CLOSING and self._failure is not None and self._failure.exit_code == 3
+        return self.phase is Phase.CLOSING and self._ending.must_be_confirmed
 
     def _end_with(self, failure: Failure | None) -> list[p.Command]:
         """End the workers, if there are any, and exit."""
-        self._failure = failure
-        self._end, self._resume_at = None, math.inf
+        self._ending.fails(failure)
+        self._resume_at = math.inf
         if self.phase in WITH_WORKERS:
             return self._leave(Phase.CLOSING, 0.0)
         if self.phase is Phase.FAILING:

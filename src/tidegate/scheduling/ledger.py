@@ -9,7 +9,6 @@ from tidegate.checkpoint.log import (
     Completed,
     Created,
     Entry,
-    Finished,
     LogCursor,
     LogView,
     StoredEntry,
@@ -55,18 +54,6 @@ class Ledger:
     def restorable(self) -> Manifest | None:
         """The checkpoint from which the next attempt goes on."""
         return self.view.newest
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether everything that `restorable` names is known to be committed: a clean stop or the job's end said so,
-        or a later checkpoint completed (it was triggered only after that) and an operator went back."""
-        newest = self.view.completed[-1] if self.view.completed else None
-        if newest is None or not isinstance(newest.body, Completed):
-            return True
-        later = [e for e in self.view.entries if isinstance(e, Entry) and e.position > newest.position]
-        went_back = any(isinstance(e.body, Completed) and e.position in self.view.discarded for e in later)
-        wanted = newest.body.manifest.checkpoint
-        return went_back or any(isinstance(e.body, CleanStop | Finished) and e.body.checkpoint == wanted for e in later)
 
     @property
     def own_attempt(self) -> Attempt | None:

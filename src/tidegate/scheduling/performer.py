@@ -5,23 +5,24 @@ differ. It decides nothing: each command is one call on a lane of the executor o
 event.
 """
 
-import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import msgspec
 
 from tidegate.checkpoint import recovery
 from tidegate.checkpoint.log import Completed, Takeover
-from tidegate.checkpoint.protocol import RecoverySpec, Retry, TriggerCheckpoint
+from tidegate.checkpoint.manifest import SinkTarget
+from tidegate.checkpoint.protocol import Retry, TriggerCheckpoint
 from tidegate.checkpoint.store import CheckpointStore, Won, attempt_of
 from tidegate.clock import Clock
-from tidegate.errors import ErrorKind, Failure, InvalidError, failure_of, place
+from tidegate.errors import ErrorKind, Failure, failure_of, place
 from tidegate.failpoints import reach
 from tidegate.graph.logical import LogicalGraph
 from tidegate.ids import Attempt, WorkerIndex
 from tidegate.metrics import Reporter
 from tidegate.operators.contracts import TransactionRecovery
+from tidegate.operators.reaching import open_recovery
 from tidegate.runtime.control import ToWorker
 from tidegate.runtime.ports import Executor
 from tidegate.scheduling import protocol as p
@@ -195,9 +196,12 @@ class JobManagerPerformer:
 
         self._executor.submit(LOG_LANE, work, done)
 
-    def _recover(self, step: recovery.ListOpen | recovery.Commit | recovery.Abort) -> recovery.Event:
-        sink = self._recovery(step.target.record.recovery)
+    def _recover(self, step: recovery.Step) -> recovery.Event:
+        sink = self._recovery(step.target)
         match step:
+            case recovery.CheckTimeout(target, needed):
+                sink.check_timeout(needed)
+                return recovery.TimeoutChecked(target)
             case recovery.ListOpen(target):
                 return recovery.Listed(target, tuple(sink.open_transactions(target.record.prefix, target.sink)))
             case recovery.Commit(_, committable, permit):
@@ -211,12 +215,15 @@ class JobManagerPerformer:
                 reach("recovery-abort:after")
                 return recovery.Aborted(id)
 
-    def _recovery(self, spec: RecoverySpec) -> TransactionRecovery:
-        """The program's own access where the sink is where it was; by the manifest's words otherwise."""
-        key = f"{spec.factory} {sorted(spec.arguments.items())}"
+    def _recovery(self, target: SinkTarget) -> TransactionRecovery:
+        """The program's own access where the sink is where it was, by the sink's own name if it can be; by the
+        manifest's words otherwise."""
+        spec = target.record.recovery
+        same = {node.name: node.sink for node in self._graph.sinks if node.sink and node.sink.recovery_spec == spec}
+        name = target.sink if target.sink in same else next(iter(same), None)
+        key = f"{name} {spec.factory} {sorted(spec.arguments.items())}"
         if key not in self._recoveries:
-            own = next((n.sink for n in self._graph.sinks if n.sink and n.sink.recovery_spec == spec), None)
-            self._recoveries[key] = own.open_recovery() if own else open_by_spec(spec.factory, spec.arguments)
+            self._recoveries[key] = open_recovery(spec) if name is None else same[name].open_recovery()
         return self._recoveries[key]
 
     def _clean_up(self, command: p.CleanUp | p.CleanUpOrphans) -> p.CleanedUp:
@@ -242,21 +249,7 @@ class JobManagerPerformer:
             sink.close()
 
 
-def open_by_spec(factory: str, arguments: Mapping[str, str]) -> TransactionRecovery:
-    """Call 'module:function' with `arguments` as keywords. Raises InvalidError when it is not there."""
-    module, _, name = factory.partition(":")
-    try:
-        make = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError) as error:
-        raise InvalidError(
-            f"the checkpoint names {factory} to reach a sink's transactions, and it cannot be imported: {error}",
-            remedy="Install what the program that wrote the checkpoint had.",
-        ) from error
-    opened: TransactionRecovery = make(**arguments)
-    return opened
-
-
-def _no_answer(step: recovery.ListOpen | recovery.Commit | recovery.Abort, failure: Failure) -> recovery.Event:
+def _no_answer(step: recovery.Step, failure: Failure) -> recovery.Event:
     if isinstance(step, recovery.Commit) and failure.kind is ErrorKind.INTERNAL:
         return recovery.CommitAnswered(step.committable, Retry(failure.message))
     return recovery.NoAnswer(msgspec.structs.replace(failure, where=failure.where or place(step.target.sink)))

@@ -198,7 +198,7 @@ class Recover(msgspec.Struct, frozen=True):
     attempt: Attempt
     run: int
     """Which of the attempt's recoveries asks; an answer to one that was dropped is no answer to the next."""
-    step: recovery.ListOpen | recovery.Commit | recovery.Abort
+    step: recovery.Step
 
 
 class CleanUp(msgspec.Struct, frozen=True):

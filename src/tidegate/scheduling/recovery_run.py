@@ -1,27 +1,34 @@
 """The recoveries of a JobManager, one at a time: before deploying, the sweep while it runs, the last clean-up. Pure.
 
 A recovery may be dropped with a step under way; the number of its run tells that step's late answer from an answer to
-the next recovery.
+the next recovery. While an external system does not answer, that is told.
 """
 
 from collections.abc import Sequence
 
 from tidegate.checkpoint import recovery
-from tidegate.checkpoint.recovery import RecoveryPlan, SinkTarget
+from tidegate.checkpoint.manifest import SinkTarget
+from tidegate.checkpoint.protocol import Retry
+from tidegate.checkpoint.recovery import RecoveryPlan
 from tidegate.clock import Now
 from tidegate.ids import Attempt
 from tidegate.scheduling.ledger import Ledger
-from tidegate.scheduling.protocol import Recover, WakeAt
+from tidegate.scheduling.protocol import Recover, Tell, WakeAt
+from tidegate.scheduling.settings import JobSettings
+from tidegate.scheduling.waiting import Wait
 
-RecoveryOutcome = Recover | WakeAt | recovery.Done | recovery.Failed
+RecoveryOutcome = Recover | WakeAt | Tell | recovery.Done | recovery.Failed
 """What a recovery asks its owner for: commands to pass on, and how it ended."""
 
 
 class RecoveryRun:
-    """At most one recovery, and how many there have been."""
+    """At most one recovery, and how many there have been. `sinks`: the program's."""
 
-    def __init__(self) -> None:
+    def __init__(self, sinks: Sequence[SinkTarget], settings: JobSettings) -> None:
+        self._sinks = tuple(sinks)
+        self._settings = settings
         self._recovery: recovery.Recovery | None = None
+        self._wait: Wait | None = None
         self._attempt = Attempt(0)
         self._run = 0
 
@@ -29,22 +36,67 @@ class RecoveryRun:
     def is_under_way(self) -> bool:
         return self._recovery is not None
 
-    def begin(self, plan: RecoveryPlan, attempt: Attempt, now: Now) -> list[RecoveryOutcome]:
+    # -- beginning --
+
+    def before_deploying(self, ledger: Ledger, attempt: Attempt, now: Now) -> list[RecoveryOutcome]:
+        """Commit what the newest checkpoint names, abort what is open besides; first see whether the sinks will do."""
+        return self._begin(self._settling(ledger, attempt, self._settings.needed_timeout), attempt, now)
+
+    def as_the_next(self, ledger: Ledger, own: Attempt, present: Attempt, now: Now) -> list[RecoveryOutcome]:
+        """What the attempt behind `own` would do before deploying, when there is to be none."""
+        return self._begin(self._settling(ledger, Attempt(own + 1), None), present, now)
+
+    def sweep(self, ledger: Ledger, before: Attempt, present: Attempt, now: Now) -> list[RecoveryOutcome]:
+        """Abort what attempts before `before` left open; everything of the newest checkpoint is committed."""
+        plan = RecoveryPlan(
+            instance=ledger.instance,
+            attempt=before,
+            sinks=self._sinks,
+            manifest=ledger.restorable,
+            is_settled=True,
+            is_sweep=True,
+        )
+        return self._begin(plan, present, now)
+
+    def _settling(self, ledger: Ledger, attempt: Attempt, needed_timeout: float | None) -> RecoveryPlan:
+        return RecoveryPlan(
+            instance=ledger.instance,
+            attempt=attempt,
+            sinks=self._sinks,
+            manifest=ledger.restorable,
+            is_settled=ledger.view.is_settled,
+            is_fresh=ledger.begins_fresh,
+            accept_lost=self._settings.accept_lost,
+            needed_timeout=needed_timeout,
+        )
+
+    def _begin(self, plan: RecoveryPlan, attempt: Attempt, now: Now) -> list[RecoveryOutcome]:
         """`attempt`: the present one; the plan's may be that of the attempt that would follow."""
+        self.drop()
         self._recovery = recovery.Recovery(plan)
         self._attempt = attempt
         self._run += 1
         return self._handle(recovery.Begin(), now)
 
+    # -- going on --
+
     def answered(self, run: int, answer: recovery.Event, now: Now) -> list[RecoveryOutcome]:
-        return self._handle(answer, now) if run == self._run else []
+        if run != self._run:
+            return []
+        match answer:
+            case recovery.NoAnswer(failure) if self._wait is not None:
+                self._wait.failed(failure.message)
+            case recovery.CommitAnswered(_, Retry(why)) if self._wait is not None:
+                self._wait.failed(why)
+        return self._handle(answer, now)
 
     def wake(self, now: Now) -> list[RecoveryOutcome]:
-        return self._handle(recovery.Wake(), now)
+        told = self._wait.told(now) if self._wait is not None else []
+        return [*told, *self._handle(recovery.Wake(), now)]
 
     def drop(self) -> None:
         """Nobody waits for it any more."""
-        self._recovery = None
+        self._recovery = self._wait = None
 
     def _handle(self, event: recovery.Event, now: Now) -> list[RecoveryOutcome]:
         if self._recovery is None:
@@ -55,33 +107,29 @@ class RecoveryRun:
                 case recovery.WakeAt(at):
                     outcomes.append(WakeAt(at))
                 case recovery.Done() | recovery.Failed():
-                    self._recovery = None
+                    self.drop()
                     outcomes.append(command)
                 case _:
-                    outcomes.append(Recover(self._attempt, self._run, command))
+                    outcomes += [Recover(self._attempt, self._run, command), *self._waiting(command, now)]
         return outcomes
 
-
-def before_deploying(ledger: Ledger, sinks: Sequence[SinkTarget], attempt: Attempt, accept_lost: bool) -> RecoveryPlan:
-    """Commit what the newest checkpoint names, abort what is open besides."""
-    return RecoveryPlan(
-        instance=ledger.instance,
-        attempt=attempt,
-        sinks=tuple(sinks),
-        manifest=ledger.restorable,
-        is_settled=ledger.is_settled,
-        is_fresh=ledger.begins_fresh,
-        accept_lost=accept_lost,
-    )
+    def _waiting(self, step: recovery.Step, now: Now) -> list[WakeAt]:
+        """A step that is asked for again is still the same wait."""
+        what = _described(step)
+        if self._wait is not None and self._wait.what == what:
+            return []
+        self._wait = Wait(what, now)
+        return [self._wait.next]
 
 
-def leftovers_before(ledger: Ledger, sinks: Sequence[SinkTarget], attempt: Attempt) -> RecoveryPlan:
-    """Abort what attempts before `attempt` left open; everything of the newest checkpoint is committed."""
-    return RecoveryPlan(
-        instance=ledger.instance,
-        attempt=attempt,
-        sinks=tuple(sinks),
-        manifest=ledger.restorable,
-        is_settled=True,
-        is_sweep=True,
-    )
+def _described(step: recovery.Step) -> str:
+    sink = f"the external system of sink {step.target.sink}"
+    match step:
+        case recovery.CheckTimeout():
+            return f"{sink} (its transactions' timeout)"
+        case recovery.ListOpen():
+            return f"{sink} (the list of open transactions)"
+        case recovery.Commit(_, committable):
+            return f"{sink} (commit of {committable.id})"
+        case recovery.Abort(_, id):
+            return f"{sink} (abort of {id})"

@@ -24,6 +24,8 @@ class JobSettings(msgspec.Struct, frozen=True):
     from_checkpoint: CheckpointId | None = None
     """Go back to this checkpoint, once for each value."""
     accept_lost: bool = False
+    needed_timeout: float | None = None
+    """For how long a sink's transaction may have to stay open until it is committed; None asks no sink."""
     drain_timeout: float = 30.0
     """How long a clean stop waits for commits that are under way."""
     stop_grace: float = 5.0

@@ -1,6 +1,9 @@
 """What a JobManager says to the person who watches, in one place. Texts only; nothing is decided by them."""
 
+from collections.abc import Sequence
+
 from tidegate.checkpoint import recovery
+from tidegate.checkpoint.loss import explain_loss
 from tidegate.checkpoint.manifest import Manifest
 from tidegate.errors import ErrorKind, Failure
 from tidegate.ids import Attempt, WorkerIndex
@@ -30,9 +33,10 @@ def leftovers_remain(failure: Failure) -> Tell:
     return Tell("warning", f"leftover transactions could not be looked after: {failure.message}")
 
 
-def recovered(done: recovery.Done) -> list[Tell]:
-    """Nothing, when nothing was to be done."""
-    told = [Tell("warning", f"given up by --accept-lost-transactions: {text}") for text in done.given_up]
+def recovered(done: recovery.Done, manifests: Sequence[Manifest]) -> list[Tell]:
+    """Nothing, when nothing was to be done. Each transaction that was given up in full: it is the only trace of it."""
+    lost = [explain_loss(failure, manifests).message for failure in done.given_up]
+    told = [Tell("warning", f"given up by --accept-lost-transactions: {text}") for text in lost]
     if done.committed or done.aborted:
         text = f"recovery committed {done.committed} and aborted {done.aborted} transactions"
         told.append(Tell("info", text, {"committed": done.committed, "aborted": done.aborted}))

@@ -40,6 +40,7 @@ class EmptySource(Generic[T]):
 
     bounded = True
     discovery_interval = None
+    inspection_spec = None
 
     @property
     def deserializer(self) -> ReadyValues[T] | None:
@@ -56,6 +57,9 @@ class EmptySource(Generic[T]):
 
     def poll(self, max_records: int) -> Fetched | None:
         return None
+
+    def notify_checkpoint_complete(self, splits: Sequence[SplitState]) -> None:
+        pass
 
     def close(self) -> None:
         pass
@@ -76,6 +80,9 @@ class NullSink:
     def begin(self, id: TransactionalId) -> None:
         pass
 
+    def has_room(self, txn: None) -> bool:
+        return True
+
     def write(self, txn: None, batch: Batch) -> None:
         pass
 
@@ -88,6 +95,9 @@ class NullSink:
     def commit(self, committable: Committable, permit: CommitPermit) -> Outcome:
         raise AssertionError("nothing was prepared")
 
+    def check_timeout(self, needed: float) -> None:
+        pass
+
     def abort(self, id: TransactionalId) -> None:
         pass
 
@@ -96,6 +106,9 @@ class NullSink:
 
     def open_transactions(self, prefix: str, sink: OperatorName) -> list[TransactionalId]:
         return []
+
+    def describe(self, id: TransactionalId) -> None:
+        return None
 
     def close(self) -> None:
         pass

@@ -265,3 +265,80 @@ def test_beyond_its_limit_the_pool_fails_instead_of_waiting() -> None:
     failed = found.barrier(2)[-1]
     assert isinstance(failed, t.FailTask)
     assert "2 transactions" in failed.failure.message
+
+
+# ---- worn-out slots --------------------------------------------------------------------------------------------------
+
+
+def one_round(found: Driven, checkpoint: int, number: int, following: int) -> list[int]:
+    """Slot `number` is written, prepared and committed at `checkpoint`; the slots that are opened meanwhile."""
+    found.write()
+    commands = [*found.barrier(checkpoint), *found.prepared(number)]
+    commands += [*found.do(t.Permitted(permit(checkpoint))), *found.answer(number, Committed())]
+    opened = [command.id.slot for command in commands if isinstance(command, t.OpenTransaction)]
+    for id in opened:
+        found.do(t.Opened(slot(id)))
+    assert found.sink.current == slot(following)
+    return opened
+
+
+def test_a_worn_out_slot_is_replaced_by_one_with_a_new_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(t, "SLOT_USES", 3)
+    found = Driven(limit=4).started()
+    opened: list[int] = [0, 1]
+    for checkpoint in range(1, 40):
+        assert found.sink.current is not None
+        opened += one_round(found, checkpoint, found.sink.current.slot, opened[checkpoint])
+    assert all(opened.count(number) <= 3 for number in opened)
+    assert sorted(set(opened)) == list(range(max(opened) + 1))
+    assert opened.count(0) == 3
+    assert max(opened) >= 12
+
+
+def test_a_slot_that_is_not_worn_out_is_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = Driven(limit=4).started()
+    opened: list[int] = [0, 1]
+    for checkpoint in range(1, 40):
+        assert found.sink.current is not None
+        opened += one_round(found, checkpoint, found.sink.current.slot, opened[checkpoint])
+    assert max(opened) <= 3
+
+
+def test_slots_wear_out_before_an_ids_epochs_end() -> None:
+    assert t.SLOT_USES <= 30_000
+
+
+# ---- sinks that commit by themselves ---------------------------------------------------------------------------------
+
+
+def test_a_sink_that_has_nothing_to_commit_after_it_has_written_takes_part_in_checkpoints_all_the_same() -> None:
+    """At least once: what was written is flushed at the barrier and visible before."""
+    found = Driven(limit=4).started()
+    for checkpoint in range(1, 20):
+        assert found.sink.current is not None
+        number = found.sink.current.slot
+        found.write()
+        opened = [c.id for c in found.barrier(checkpoint) if isinstance(c, t.OpenTransaction)]
+        assert not found.sink.is_writable
+        prepared = found.do(t.Prepared(slot(number), None))
+        assert ready(checkpoint) in prepared
+        opened += [c.id for c in prepared if isinstance(c, t.OpenTransaction)]
+        for id in opened:
+            assert id.slot <= 2
+            found.do(t.Opened(id))
+        assert found.do(t.Permitted(permit(checkpoint))) == [t.SinkCommitted(CheckpointId(checkpoint))]
+    assert found.sink.pending == ()
+
+
+def test_such_a_sink_frees_its_slots_also_when_checkpoints_are_abandoned() -> None:
+    found = Driven(limit=3).started()
+    for checkpoint in range(1, 20):
+        assert found.sink.current is not None
+        number = found.sink.current.slot
+        found.write()
+        commands = [*found.barrier(checkpoint), *found.do(CheckpointAbandoned(CheckpointId(checkpoint)))]
+        commands += found.do(t.Prepared(slot(number), None))
+        assert not any(isinstance(command, t.FailTask | t.SinkReady) for command in commands)
+        for command in commands:
+            if isinstance(command, t.OpenTransaction):
+                found.do(t.Opened(command.id))

@@ -1,13 +1,17 @@
 """Writes what a JobManager leaves in a checkpoint folder, entry by entry, through the real store."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
+
 from tidegate.checkpoint.log import Body, Completed, Created, Entry, ProcessRecord, Takeover
-from tidegate.checkpoint.manifest import FORMAT, Manifest, OperatorRecord, SubtaskRecord
+from tidegate.checkpoint.manifest import FORMAT, Manifest, OperatorRecord, SinkRecord, SinkTarget, SubtaskRecord
 from tidegate.checkpoint.protocol import (
     Committable,
     OperatorSnapshot,
     PendingTransaction,
+    RecoverySpec,
     SplitState,
     StateHandle,
     StateInfo,
@@ -31,10 +35,11 @@ STARTED = 1_700_000_000.0
 
 
 class StoredJob:
-    def __init__(self, folder: Path, job: str) -> None:
+    def __init__(self, folder: Path, job: str, instance: str = "log-1") -> None:
         self.folder = folder
         self.store = CheckpointStore(open_storage(str(folder), writable=True), JobName(job))
         self.attempt = Attempt(0)
+        self._instance = LogInstance(instance)
         self._position = LogPosition(0)
 
     @property
@@ -42,17 +47,17 @@ class StoredJob:
         return self.folder / self.store.job
 
     def append(self, body: Body) -> None:
-        entry = Entry(self._position, "nonce", LogInstance("log-1"), self.attempt, STARTED + self._position, body)
+        entry = Entry(self._position, "nonce", self._instance, self.attempt, STARTED + self._position, body)
         assert self.store.append(entry) == Won()
         self._position = LogPosition(self._position + 1)
 
-    def begin(self) -> None:
+    def begin(self, *sinks: SinkTarget) -> None:
         self.append(Created())
-        self.take_over()
+        self.take_over(*sinks)
 
-    def take_over(self, *, fresh: bool = False) -> None:
+    def take_over(self, *sinks: SinkTarget, fresh: bool = False) -> None:
         self.attempt = Attempt(self.attempt + 1)
-        self.append(Takeover("host", ProcessRecord(1, 1), fresh=fresh))
+        self.append(Takeover("host", ProcessRecord(1, 1), fresh=fresh, sinks=sinks))
 
     def state_file(self, checkpoint: int) -> Path:
         return self.job_folder / self._state_path(checkpoint)
@@ -61,7 +66,17 @@ class StoredJob:
         task = TaskId(VertexName("totals"), SubtaskIndex(0))
         return state_path(self.attempt, CheckpointId(checkpoint), task, OperatorName("totals"), "state")
 
-    def complete(self, checkpoint: int, *, pending: bool = False) -> None:
+    def complete(
+        self,
+        checkpoint: int,
+        *,
+        pending: bool = False,
+        prepared: Sequence[Committable] = (),
+        sink: SinkRecord | None = None,
+        source: RecoverySpec | None = None,
+        splits: Sequence[SplitState] = (),
+    ) -> None:
+        """`pending`: with one transaction of an invented sink."""
         data = b"x" * 2000
         self.store.write_state(self._state_path(checkpoint), data)
         totals = OperatorSnapshot(
@@ -72,20 +87,26 @@ class StoredJob:
                 StateHandle(64, 127, 2, checksum(b"in"), inline=b"in"),
             ),
         )
-        orders = OperatorSnapshot(OperatorName("orders"), splits=(SplitState("orders-0", checkpoint * 100),))
-        prepared = PendingTransaction(CheckpointId(checkpoint), Committable(f"totals:log-1:{self.attempt}:out:0:0"))
-        out = OperatorSnapshot(OperatorName("out"), pending=(prepared,) if pending else ())
+        read = tuple(splits) or (SplitState("orders-0", checkpoint * 100),)
+        orders = OperatorSnapshot(OperatorName("orders"), splits=read)
+        invented = [Committable(f"totals:log-1:{self.attempt}:out:0:0")] if pending else []
+        named = tuple(PendingTransaction(CheckpointId(checkpoint), one) for one in (*invented, *prepared))
+        out = OperatorSnapshot(OperatorName("out"), pending=named)
         records = tuple(
             OperatorRecord(one.name, 1, False, (SubtaskRecord(SubtaskIndex(0), one),)) for one in (orders, totals, out)
         )
-        unassigned = (SplitState("orders-1", 7, stop=9),)
-        records = (OperatorRecord(records[0].name, 1, False, records[0].subtasks, unassigned), *records[1:])
+        unassigned = () if splits else (SplitState("orders-1", 7, stop=9),)
+        records = (
+            msgspec.structs.replace(records[0], unassigned=unassigned, source=source),
+            records[1],
+            msgspec.structs.replace(records[2], sink=sink),
+        )
         self.append(
             Completed(
                 Manifest(
                     format=FORMAT,
                     job=self.store.job,
-                    instance=LogInstance("log-1"),
+                    instance=self._instance,
                     attempt=self.attempt,
                     checkpoint=CheckpointId(checkpoint),
                     parallelism=2,

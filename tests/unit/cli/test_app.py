@@ -172,7 +172,6 @@ def unboxed(text: str) -> str:
         ("savepoint totals /x", "tidegate savepoint is not in this version yet"),
         ("stop totals --drain", "tidegate stop is not in this version yet"),
         ("state read DIR --operator x", "tidegate state is not in this version yet"),
-        ("transactions list", "tidegate transactions is not in this version yet"),
         ("nothing", "No such command"),
     ],
 )

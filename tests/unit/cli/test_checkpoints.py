@@ -8,6 +8,9 @@ import pytest
 from tests.unit.cli.conftest import Run
 from tests.unit.cli.stored_job import StoredJob
 from tidegate.checkpoint.log import Discarded
+from tidegate.checkpoint.protocol import Committable, SplitState
+from tidegate.connectors.local.log import LocalLog
+from tidegate.connectors.local.source import LocalSource
 from tidegate.ids import LogPosition
 
 LIST = """\
@@ -173,3 +176,48 @@ def test_verify_takes_a_damaged_log_for_damage(run: Run, stored: StoredJob) -> N
     found = json.loads(ran.output)
     assert found["checked"] == [1, 2]
     assert [(damage["checkpoint"], damage["what"]) for damage in found["damage"]] == [(None, "log position 5")]
+
+
+# ---- what the sources and sinks say besides --------------------------------------------------------------------------
+
+
+def test_show_with_lag_asks_the_sources_where_their_splits_end_now(run: Run, tmp_path: Path) -> None:
+    with LocalLog(tmp_path / "topics") as log:
+        log.create_topic("orders", 2)
+        log.append("orders", 1, [b"x"] * 250)
+    spec = LocalSource(tmp_path / "topics", "orders").inspection_spec
+    job = StoredJob(tmp_path / "flows", "totals")
+    job.begin()
+    job.complete(
+        1, source=spec, splits=(SplitState("orders/0", 0), SplitState("orders/1", 100), SplitState("gone/0", 5))
+    )
+    ran = run("checkpoints", "show", "flows", "--lag")
+    assert (ran.exit_code, ran.errors) == (0, "")
+    assert LAG in ran.output
+    machine = json.loads(run("checkpoints", "show", "flows", "--lag", "--json").output)
+    assert machine["manifest"]["checkpoint"] == 1
+    lags = {row["split"]: row["lag"] for row in machine["lag"]}
+    assert lags == {"orders/0": 0, "orders/1": 150, "gone/0": None}
+
+
+LAG = """\
+splits
+operator  split     position  end now    lag        finished
+orders    gone/0    5         not known  not known  no
+orders    orders/0  0         0          0          no
+orders    orders/1  100       250        150        no
+"""
+
+
+def test_a_source_that_nobody_can_ask_has_no_known_lag(run: Run, stored: StoredJob) -> None:
+    output = run("checkpoints", "show", "flows", "--lag").output
+    assert "orders    orders-0  300       not known  not known  no" in output
+
+
+def test_show_tells_the_partitions_of_pending_transactions_where_the_sink_said_them(run: Run, tmp_path: Path) -> None:
+    job = StoredJob(tmp_path / "flows", "totals")
+    job.begin()
+    prepared = Committable("totals:log-1:1:out:0:0", {"epoch": 3, "partitions": ["results/0", "results/7"]})
+    job.complete(1, prepared=[prepared])
+    output = run("checkpoints", "show", "flows").output
+    assert "out       1           totals:log-1:1:out:0:0  results/0, results/7" in output

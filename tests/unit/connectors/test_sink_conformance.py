@@ -28,6 +28,7 @@ def before_the_dash(text: str) -> str:
 
 
 class TestLocalSink(TransactionalSinkConformance):
+    has_timeout = True
     unwritable = 5
 
     def set_up(self, directory: Path) -> None:

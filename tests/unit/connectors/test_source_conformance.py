@@ -159,6 +159,9 @@ class BentReader:
         fetched = self._reader.poll(max_records)
         return None if fetched is None else self._bend(fetched)
 
+    def notify_checkpoint_complete(self, splits: Sequence[SplitState]) -> None:
+        self._reader.notify_checkpoint_complete(splits)
+
     def close(self) -> None:
         self._reader.close()
 

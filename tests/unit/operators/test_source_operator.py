@@ -10,6 +10,7 @@ from tests.unit.operators.bench import rows, run
 from tidegate.checkpoint.protocol import SplitState
 from tidegate.elements import Batch
 from tidegate.errors import InternalError, UnavailableError, UserCodeError
+from tidegate.ids import CheckpointId
 from tidegate.operators.contracts import Fetched
 from tidegate.operators.source import SourceInput, SourceOperator
 from tidegate.operators.user_code import OnError
@@ -25,6 +26,7 @@ class Scripted:
         self._fetches = deque(fetches)
         self.added: list[str] = []
         self.asked: list[int] = []
+        self.completed: list[dict[str, int]] = []
 
     def add_splits(self, splits: Sequence[SplitState]) -> None:
         self.added += [split.id for split in splits]
@@ -32,6 +34,9 @@ class Scripted:
     def poll(self, max_records: int) -> Fetched | None:
         self.asked.append(max_records)
         return self._fetches.popleft() if self._fetches else None
+
+    def notify_checkpoint_complete(self, splits: Sequence[SplitState]) -> None:
+        self.completed.append({split.id: split.position for split in splits})
 
     def close(self) -> None:
         self.added = []
@@ -251,3 +256,57 @@ def test_a_deserializer_that_drops_records_in_silence_is_found_out() -> None:
 
     with pytest.raises(UserCodeError, match="made 1 values of 2 records"):
         run(SourceOperator(Forgetful(), SKIP), Batch(["1", None]))
+
+
+# ---- completed checkpoints -------------------------------------------------------------------------------------------
+
+
+def told_source(*fetches: Fetched | None) -> tuple[SourceInput, Scripted]:
+    reader = Scripted(*fetches)
+    source = SourceInput(reader)
+    source.assign([SplitState(id, 0) for id in "ab"], True)
+    return source, reader
+
+
+def test_the_reader_is_told_the_positions_of_the_checkpoint_that_completed_and_not_those_of_now() -> None:
+    source, reader = told_source(Fetched("a", [1, 2], 2), Fetched("b", [3], 70))
+    source.poll(10)
+    assert source.capture(CheckpointId(1)) == source.splits
+    source.poll(10)
+    source.completed(CheckpointId(1))
+    assert reader.completed == [{"a": 2, "b": 0}]
+
+
+def test_an_abandoned_checkpoint_is_never_told() -> None:
+    source, reader = told_source(Fetched("a", [1, 2], 2))
+    source.capture(CheckpointId(1))
+    source.poll(10)
+    source.abandoned(CheckpointId(1))
+    source.completed(CheckpointId(1))
+    assert reader.completed == []
+    source.capture(CheckpointId(2))
+    source.completed(CheckpointId(2))
+    assert reader.completed == [{"a": 2, "b": 0}]
+
+
+def test_a_completed_checkpoint_is_told_once_and_an_earlier_one_behind_it_not_at_all() -> None:
+    source, reader = told_source()
+    for number in (1, 2):
+        source.capture(CheckpointId(number))
+    for number in (2, 2, 1):
+        source.completed(CheckpointId(number))
+    assert len(reader.completed) == 1
+
+
+def test_what_a_reader_makes_of_a_completed_checkpoint_harms_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    class Grumpy(Scripted):
+        def notify_checkpoint_complete(self, splits: Sequence[SplitState]) -> None:
+            raise UnavailableError("no coordinator")
+
+    source = SourceInput(Grumpy(Fetched("a", [1], 1)))
+    source.assign([SplitState("a", 0)], True)
+    source.capture(CheckpointId(1))
+    source.completed(CheckpointId(1))
+    assert "checkpoint 1 completed" in caplog.text
+    assert "no coordinator" in caplog.text
+    assert source.poll(10) is not None

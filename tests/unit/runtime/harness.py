@@ -109,12 +109,15 @@ class HandSource:
 
     bounded = False
     discovery_interval = None
+    inspection_spec = None
 
     def __init__(self, deserializer: Deserializer | None = None) -> None:
         self.deserializer = deserializer
         self._records: dict[str, list[Any]] = {}
         self._ends: dict[str, bool] = {}
         self.polls = 0
+        self.completed: list[dict[str, int]] = []
+        """The positions of checkpoints of which a reader was told that they had completed."""
 
     def put(self, split: str, *values: Any, ends: bool = False) -> None:
         self._records.setdefault(split, []).extend(values)
@@ -153,6 +156,9 @@ class HandReader:
             if fetched is not None:
                 return fetched
         return None
+
+    def notify_checkpoint_complete(self, splits: Sequence[SplitState]) -> None:
+        self._source.completed.append({split.id: split.position for split in splits})
 
     def close(self) -> None:
         """Nothing is held."""

@@ -18,7 +18,16 @@ from tidegate.checkpoint.protocol import (
 from tidegate.checkpoint.transactions import SinkTransactions
 from tidegate.connectors.collections import CollectionSink, CollectionTransaction
 from tidegate.elements import Batch
-from tidegate.errors import ErrorKind, Failure, InternalError, LostDataError, SinkFencedError, UnavailableError
+from tidegate.errors import (
+    ErrorKind,
+    Failure,
+    InternalError,
+    InvalidError,
+    LostDataError,
+    SinkFencedError,
+    UnavailableError,
+    UnknownOutcomeError,
+)
 from tidegate.ids import Attempt, CheckpointId, JobName, LogInstance, OperatorName, SubtaskIndex, TransactionalId
 from tidegate.operators.contracts import SinkContext
 from tidegate.runtime.sink_driver import SinkDriver
@@ -38,6 +47,10 @@ class Troubled:
     def begin(self, id: TransactionalId) -> CollectionTransaction:
         transaction: CollectionTransaction = self._call("begin", lambda: self._inner.begin(id))
         return transaction
+
+    def has_room(self, txn: CollectionTransaction) -> bool:
+        has_room: bool = self.trouble["has_room"]() if "has_room" in self.trouble else self._inner.has_room(txn)
+        return has_room
 
     def write(self, txn: CollectionTransaction, batch: Batch) -> None:
         self._call("write", lambda: self._inner.write(txn, batch))
@@ -198,6 +211,8 @@ def test_what_was_prepared_for_an_abandoned_checkpoint_belongs_to_the_next() -> 
     ("error", "kind"),
     [
         (LostDataError("a record was not accepted"), ErrorKind.UNAVAILABLE),
+        (UnknownOutcomeError("nobody knows of it"), ErrorKind.UNAVAILABLE),
+        (InvalidError("no such topic"), ErrorKind.INVALID),
         (SinkFencedError("taken over"), ErrorKind.SINK_FENCED),
         (UnavailableError("no broker"), ErrorKind.UNAVAILABLE),
         (KeyError("a bug"), ErrorKind.INTERNAL),
@@ -309,3 +324,46 @@ def test_closing_lets_go_of_the_open_transactions_but_not_of_a_prepared_one() ->
     it.writer.calls.clear()
     it.driver.close()
     assert it.writer.calls == ["abandon", "abandon", "close"]
+
+
+# ---- room ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_sink_without_room_is_not_writable_and_is_asked_again_soon() -> None:
+    it = Driven.opened()
+    room = [False]
+    it.writer.trouble["has_room"] = lambda: room[0]
+    assert not it.driver.is_writable
+    assert it.driver.wake_at is not None
+    assert 0 < it.driver.wake_at - it.clock.time < 0.01
+    room[0] = True
+    assert it.driver.is_writable
+    assert it.driver.wake_at is None
+
+
+def test_a_transaction_is_not_asked_for_room_while_the_one_before_it_is_flushed() -> None:
+    it = Driven.opened()
+    asked: list[None] = []
+    it.writer.trouble["has_room"] = lambda: asked.append(None) or True
+    it.driver.write(Batch([1]))
+    it.driver.barrier(ONE)
+    assert not it.driver.is_writable
+    assert asked == []
+    assert it.driver.wake_at is None
+
+
+def test_a_commit_to_be_asked_again_is_due_although_there_is_no_room() -> None:
+    it = Driven.opened().prepared(ONE, 1)
+    it.writer.trouble["commit"] = lambda: Retry("not now")
+    it.permit(ONE)
+    it.executor.run_all()
+    it.writer.trouble["has_room"] = lambda: False
+    it.clock.time += 0.049
+    assert not it.driver.is_writable
+    retry_at = it.driver.wake_at
+    assert retry_at is not None
+    del it.writer.trouble["commit"]
+    it.clock.time += 0.002
+    it.driver.wake()
+    it.executor.run_all()
+    assert it.told[-1] == SinkCommitted(ONE)

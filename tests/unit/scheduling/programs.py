@@ -27,6 +27,7 @@ class Splits:
     bounded: bool = False
     discovery_interval: float | None = None
     deserializer: None = None
+    inspection_spec: RecoverySpec | None = None
 
     def discover(self, known: frozenset[str] | None) -> list[SplitState]:
         raise AssertionError("tests answer `Discover` themselves")

@@ -16,6 +16,7 @@ from tidegate.checkpoint.protocol import (
     SplitState,
     TriggerCheckpoint,
 )
+from tidegate.checkpoint.recovery import PATIENCE
 from tidegate.clock import Now
 from tidegate.errors import ErrorKind, Failure
 from tidegate.graph.logical import Fingerprint
@@ -118,7 +119,7 @@ def test_a_worker_that_built_another_graph_ends_the_attempt_and_shows_the_differ
 
 def test_splits_are_looked_for_when_all_tasks_run_and_checkpoints_begin_when_they_are_found() -> None:
     found = attempted().deployed()
-    assert found.running() == [AllTasksRun(), Discover(ATTEMPT, READ, None)]
+    assert found.running() == [AllTasksRun(), Discover(ATTEMPT, READ, None), WakeAt(3.0)]
     outcomes = found.found("a", "b", "c")
     assert outcomes == [
         to(0, AssignSplits(READ, task(READ, 0), (SplitState("a", 0, 9), SplitState("c", 0, 9)), True)),
@@ -146,11 +147,39 @@ def test_a_task_that_reports_twice_does_not_stand_for_another() -> None:
     assert found.running() == []
 
 
-def test_a_source_that_cannot_be_looked_at_before_its_first_splits_fails_the_attempt() -> None:
+def test_a_source_that_does_not_answer_before_its_first_splits_is_asked_again_and_fails_the_attempt_in_the_end() -> (
+    None
+):
     found = attempted().deployed()
     found.running()
+    for seconds in range(int(PATIENCE)):
+        now = Now(float(seconds), 0.0)
+        assert found.deployment.discovery_failed(READ, UNAVAILABLE, now) == [WakeAt(seconds + 1.0)]
+        assert Discover(ATTEMPT, READ, None) in found.deployment.wake(Now(seconds + 1.0, 0.0))
     placed = msgspec.structs.replace(UNAVAILABLE, where=f"operator {READ}, attempt {ATTEMPT}")
-    assert found.deployment.discovery_failed(READ, UNAVAILABLE, ZERO) == [AttemptFailed(placed)]
+    assert found.deployment.discovery_failed(READ, UNAVAILABLE, Now(PATIENCE, 0.0)) == [AttemptFailed(placed)]
+
+
+def test_a_source_that_refuses_fails_the_attempt_at_once() -> None:
+    found = attempted().deployed()
+    found.running()
+    [failed] = found.deployment.discovery_failed(READ, Failure(ErrorKind.INVALID, "no such topic"), ZERO)
+    assert isinstance(failed, AttemptFailed)
+    assert (failed.failure.exit_code, failed.failure.where) == (2, f"operator {READ}, attempt {ATTEMPT}")
+
+
+def test_waiting_for_a_source_is_told_after_some_seconds_and_then_now_and_again_until_it_answers() -> None:
+    found = attempted().deployed()
+    found.running()
+    assert found.deployment.wake(Now(2.9, 0.0)) == []
+    told, again = found.deployment.wake(Now(3.0, 0.0))
+    assert told == Tell("warning", f"waiting for 3 s for the splits of source {READ}: no answer yet")
+    assert again == WakeAt(13.0)
+    found.deployment.discovery_failed(READ, UNAVAILABLE, Now(12.0, 0.0))
+    told = found.deployment.wake(Now(13.0, 0.0))[0]
+    assert told == Tell("warning", f"waiting for 13 s for the splits of source {READ}: no answer")
+    found.found("a", now=Now(20.0, 0.0))
+    assert not any(isinstance(outcome, Tell) for outcome in found.deployment.wake(Now(40.0, 0.0)))
 
 
 def test_an_endless_source_is_looked_at_again_and_a_failed_look_only_warns() -> None:

@@ -191,7 +191,8 @@ def test_an_empty_log_is_created_before_workers_start_and_taken_over_after() -> 
     created = Entry(LogPosition(0), "nonce-0", LogInstance("i0"), Attempt(0), 0.0, Created())
     assert found.handle(p.LogRead(()), AT_ZERO) == [p.Append(created)]
     assert found.handle(p.AppendWon(LogPosition(0)), AT_ZERO) == [p.SpawnWorkers(Attempt(1), 2)]
-    takeover = Takeover("host", ProcessRecord(100, 1), (ProcessRecord(7, 1),), "ipc")
+    sinks = sink_targets(program())
+    takeover = Takeover("host", ProcessRecord(100, 1), (ProcessRecord(7, 1),), "ipc", sinks=sinks)
     entry = Entry(LogPosition(1), "nonce-0", LogInstance("i0"), Attempt(1), 0.0, takeover, "nonce-0")
     spawned = p.WorkersSpawned(Attempt(1), (ProcessRecord(7, 1),), "ipc")
     assert found.handle(spawned, AT_ZERO) == [p.Append(entry)]
@@ -214,7 +215,8 @@ def test_an_unanswered_append_is_repeated_with_the_same_bytes_until_it_is_decide
 def test_recovery_begins_only_when_the_takeover_is_won() -> None:
     found = manager()
     started(found)
-    [first] = found.handle(p.AppendWon(LogPosition(1)), AT_ZERO)
+    first, waits = found.handle(p.AppendWon(LogPosition(1)), AT_ZERO)
+    assert waits == p.WakeAt(3.0)
     assert isinstance(first, p.Recover)
     assert isinstance(first.step, recovery.ListOpen)
     assert found.phase is Phase.RECOVERING

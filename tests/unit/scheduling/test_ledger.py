@@ -96,13 +96,13 @@ def test_the_newest_completed_checkpoint_is_restored_and_what_is_undecided_is_no
 def test_a_checkpoint_is_settled_when_the_log_says_so_or_a_later_one_completed_and_was_discarded(
     bodies: list[Body], is_settled: bool
 ) -> None:
-    assert ledger(CREATED, takeover(), *bodies).is_settled is is_settled
+    assert ledger(CREATED, takeover(), *bodies).view.is_settled is is_settled
 
 
 def test_something_unreadable_that_was_discarded_proves_no_commit() -> None:
     stored: list[StoredEntry] = [*log(CREATED, takeover(), completed(1)), Unreadable(LogPosition(3), "cut off")]
     stored += [Entry(LogPosition(4), "earlier", LogInstance("i0"), Attempt(1), 0.0, discarded(3))]
-    assert not Ledger(stored, JobName("orders"), "mine", LogInstance("new")).is_settled
+    assert not Ledger(stored, JobName("orders"), "mine", LogInstance("new")).view.is_settled
 
 
 # ---- fresh starts --------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from tidegate.elements import Batch
 from tidegate.errors import InternalError, InvalidError, LostDataError, TidegateError, UnavailableError
 from tidegate.formats import Bytes, Serializer
 from tidegate.ids import OperatorName, TransactionalId, is_name
-from tidegate.operators.contracts import SinkContext, TransactionalSink, TransactionRecovery, owned_by
+from tidegate.operators.contracts import SinkContext, TransactionalSink, TransactionInfo, TransactionRecovery, owned_by
 
 CHUNK = 2000
 """Rows written while other processes wait: some ten milliseconds."""
@@ -79,7 +79,8 @@ class LocalSink:
         return LocalSinkWriter(self, log, context.subtask)
 
     def open_recovery(self) -> TransactionRecovery:
-        return LocalRecovery(LocalLog(self.directory, create=self.partitions is not None, clock=self.clock))
+        log = LocalLog(self.directory, create=self.partitions is not None, clock=self.clock)
+        return LocalRecovery(log, self.timeout)
 
 
 class LocalTransaction:
@@ -103,6 +104,9 @@ class LocalSinkWriter:
     def begin(self, id: TransactionalId) -> LocalTransaction:
         partition_numbers = self._log.partition_numbers(self._sink.topic)
         return LocalTransaction(self._log.begin_transaction(str(id), self._sink.timeout), partition_numbers)
+
+    def has_room(self, txn: LocalTransaction) -> bool:
+        return True
 
     def write(self, txn: LocalTransaction, batch: Batch) -> None:
         _raise_failure(txn)
@@ -173,10 +177,18 @@ class LocalSinkWriter:
 
 
 class LocalRecovery:
-    """Transactions of a directory, seen from the JobManager."""
+    """Transactions of a directory, seen from the JobManager. `timeout`: the sink's, where it is known."""
 
-    def __init__(self, log: LocalLog) -> None:
+    def __init__(self, log: LocalLog, timeout: float | None = None) -> None:
         self._log = log
+        self._timeout = timeout
+
+    def check_timeout(self, needed: float) -> None:
+        if self._timeout is not None and self._timeout <= needed:
+            raise InvalidError(
+                f"transactions time out after {self._timeout:g} s, and it may take {needed:g} s until one is committed",
+                remedy="Give the sink a longer timeout, or take checkpoints more often.",
+            )
 
     def commit(self, committable: Committable, permit: CommitPermit) -> Outcome:
         return _commit(self._log, committable)
@@ -187,6 +199,19 @@ class LocalRecovery:
     def open_transactions(self, prefix: str, sink: OperatorName) -> list[TransactionalId]:
         found = [TransactionalId.parse(one.id) for one in self._log.list_transactions(ongoing_only=True)]
         return sorted(id for id in found if id is not None and owned_by(id, prefix, sink))
+
+    def describe(self, id: TransactionalId) -> TransactionInfo | None:
+        found = self._log.describe(str(id))
+        if found is None:
+            return None
+        return TransactionInfo(
+            id=id,
+            state=found.state.value,
+            started_at=None if found.start is None else found.start / 1000,
+            timeout=found.timeout / 1000,
+            partitions=found.partitions,
+            committable=_committable(found) if found.state is TransactionState.ONGOING else None,
+        )
 
     def close(self) -> None:
         self._log.close()

@@ -7,7 +7,7 @@ what it cannot read is an error and not a reason to go on elsewhere.
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tidegate.checkpoint.protocol import SplitState
+from tidegate.checkpoint.protocol import RecoverySpec, SplitState
 from tidegate.clock import Clock
 from tidegate.connectors.local.log import SYSTEM_CLOCK, LocalLog
 from tidegate.connectors.local.records import Isolation, PartitionInfo
@@ -62,6 +62,11 @@ class LocalSource:
     def discovery_interval(self) -> float | None:
         return self._discovery_interval
 
+    @property
+    def inspection_spec(self) -> RecoverySpec | None:
+        arguments = {"directory": str(self.directory), "isolation": self.isolation}
+        return RecoverySpec("tidegate.connectors.local.source:open_inspection", arguments)
+
     def discover(self, known: frozenset[str] | None) -> list[SplitState]:
         with LocalLog(self.directory, create=False, clock=self._clock) as log:
             attributes = {"created": str(log.created)}
@@ -90,7 +95,7 @@ class LocalSource:
         return self._start.get(split, info.low_watermark)
 
     def _end(self, info: PartitionInfo) -> int:
-        return info.last_stable_offset if self.isolation == "read_committed" else info.end_offset
+        return _end(info, self.isolation)
 
     def _check_start(self, infos: Mapping[str, PartitionInfo]) -> None:
         if isinstance(self._start, str):
@@ -134,6 +139,35 @@ class LocalSource:
             timestamps=list(chunk.timestamps),
             finished=split.stop is not None and chunk.next_offset >= split.stop,
         )
+
+
+class LocalInspection:
+    """Partitions of a directory, seen by tools."""
+
+    def __init__(self, log: LocalLog, isolation: Isolation) -> None:
+        self._log = log
+        self._isolation = isolation
+
+    def end_positions(self, splits: Sequence[str]) -> dict[str, int]:
+        topics = self._log.topics()
+        found: dict[str, int] = {}
+        for split in splits:
+            topic, _, partition = split.rpartition("/")
+            if topic in topics and int(partition) < topics[topic]:
+                found[split] = _end(self._log.partition_info(topic, int(partition)), self._isolation)
+        return found
+
+    def close(self) -> None:
+        self._log.close()
+
+
+def open_inspection(directory: str, isolation: Isolation) -> LocalInspection:
+    """The factory that a manifest names."""
+    return LocalInspection(LocalLog(directory, create=False), isolation)
+
+
+def _end(info: PartitionInfo, isolation: Isolation) -> int:
+    return info.last_stable_offset if isolation == "read_committed" else info.end_offset
 
 
 def _by_split(start: Start, topics: tuple[str, ...]) -> str | dict[str, int]:

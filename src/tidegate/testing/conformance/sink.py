@@ -24,16 +24,16 @@ from tidegate.ids import OperatorName
 from tidegate.operators.contracts import TransactionRecovery
 from tidegate.testing.conformance.sink_kit import (
     NOT_CERTAIN,
-    SinkKit,
     commit_in_child,
     open_writer,
     prepare,
     prepare_in_child,
     write_in_child,
 )
+from tidegate.testing.conformance.sink_tools import SinkToolsConformance
 
 
-class TransactionalSinkConformance(SinkKit):
+class TransactionalSinkConformance(SinkToolsConformance):
     """The suite: each test is one promise. What to override is in `SinkKit`."""
 
     # ---- visibility ------------------------------------------------------------------------------------------------

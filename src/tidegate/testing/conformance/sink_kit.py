@@ -48,6 +48,8 @@ class SinkKit(ABC):
     """Seconds that the system may take until readers see a commit, or to answer other than 'retry'."""
     prefix: str = "app"
     """The transactional ids' prefix. On a system that several tests share it must be new for each."""
+    has_timeout: bool = False
+    """Whether its transactions time out by themselves."""
     unwritable: Any = None
     """A value that the sink's format cannot write; None leaves the test out."""
 

@@ -13,9 +13,12 @@ source works: it asks for the promises of `tidegate.operators.contracts.Source` 
 
 from functools import partial
 
+import msgspec
 import pytest
 
+from tidegate.checkpoint.protocol import RecoverySpec
 from tidegate.errors import LostDataError
+from tidegate.operators.reaching import open_inspection
 from tidegate.testing.conformance.source_kit import Reading, SourceKit, has_records, split_at
 
 
@@ -238,6 +241,33 @@ class SourceConformance(SourceKit):
         reading.some_idle_polls()
         reading.close()
         assert reading.longest_poll < self.longest_poll
+
+    # ---- what the engine and people tell and ask besides -----------------------------------------------------------
+
+    def test_being_told_of_completed_checkpoints_changes_nothing_that_is_read(self) -> None:
+        self.create(2)
+        for split in range(2):
+            self.append(split, [f"{split}-{number}" for number in range(50)])
+        source = self.source(bounded=True)
+        reading = Reading(self, source, self.discovered(source))
+        for expected in range(10, 101, 10):
+            reading.until(partial(has_records, reading, expected), max_records=10)
+            reading.tell_of_a_completed_checkpoint()
+        reading.to_the_end()
+        assert reading.longest_poll < self.longest_poll
+        assert sorted(map(len, reading.texts.values())) == [50, 50]
+
+    def test_tools_find_where_the_splits_end(self) -> None:
+        self.create(2)
+        source = self.source(bounded=True)
+        if source.inspection_spec is None:
+            pytest.skip("this source has nothing that tools could ask")
+        self.append(0, ["a", "b", "c"])
+        spec = msgspec.json.decode(msgspec.json.encode(source.inspection_spec), type=RecoverySpec)
+        inspection = open_inspection(spec)
+        splits = self.discovered(source)
+        assert inspection.end_positions([split.id for split in splits]) == {split.id: split.stop for split in splits}
+        inspection.close()
 
     def test_lost_positions_are_an_error_and_never_skipped(self) -> None:
         self.create(1)

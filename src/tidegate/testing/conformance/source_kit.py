@@ -29,10 +29,12 @@ class Reading:
         self._expected_finish: set[str] = set()
         self.fetched: list[Fetched] = []
         self.longest_poll = 0.0
+        self._splits: list[SplitState] = []
         self.add(splits)
 
     def add(self, splits: Sequence[SplitState]) -> None:
         self._reader.add_splits(splits)
+        self._splits += splits
         self._expected_finish |= {split.id for split in splits}
 
     def poll(self, max_records: int) -> Fetched | None:
@@ -49,6 +51,15 @@ class Reading:
             assert column is None or len(column) == len(fetched.values), f"columns of unequal length: {fetched}"
         self.fetched.append(fetched)
         return fetched
+
+    def tell_of_a_completed_checkpoint(self) -> None:
+        """One that holds everything that was read so far. Counts as a poll: it must not wait either."""
+        now: dict[str, SplitState] = {split.id: split for split in self._splits}
+        for fetched in self.fetched:
+            now[fetched.split] = split_at(now[fetched.split], fetched.next_position)
+        before = SystemClock().now().monotonic
+        self._reader.notify_checkpoint_complete([now[id] for id in sorted(now)])
+        self.longest_poll = max(self.longest_poll, SystemClock().now().monotonic - before)
 
     @property
     def finished(self) -> list[str]:

@@ -21,6 +21,7 @@ from tidegate.operators.contracts import (
     SourceContext,
     SourceReader,
     TransactionalSink,
+    TransactionInfo,
     TransactionRecovery,
     owned_by,
 )
@@ -65,6 +66,10 @@ class SimSource:
     def discovery_interval(self) -> float | None:
         return None if self._bounded else 1.0
 
+    @property
+    def inspection_spec(self) -> RecoverySpec | None:
+        return None
+
     def discover(self, known: frozenset[str] | None) -> list[SplitState]:
         return self._gate.call(f"discovers {self._topic}", lambda: self._discover(known))
 
@@ -101,7 +106,7 @@ class SimSource:
 
 class SimSink:
     """Writes to `topic`; records of one key go to one partition. `eagerness`: the chance that a producer sends what it
-    holds back at a `write`. timeout: seconds."""
+    holds back at a `write`. `fullness`: the chance that it says that it has no room. timeout: seconds."""
 
     def __init__(
         self,
@@ -112,6 +117,7 @@ class SimSink:
         *,
         timeout: float = 60.0,
         eagerness: float = 0.5,
+        fullness: float = 0.0,
     ) -> None:
         self.service = service
         self.topic = topic
@@ -119,6 +125,7 @@ class SimSink:
         self.key = key
         self.timeout = timeout
         self.eagerness = eagerness
+        self.fullness = fullness
 
     @property
     def transaction_prefix(self) -> str | None:
@@ -156,6 +163,10 @@ class SimWriter:
         timeout = self._sink.timeout
         begun = self._gate.call(f"begins {id}", lambda: self._service.begin(str(id), timeout), can_land_later=True)
         return OpenTransaction(begun)
+
+    def has_room(self, txn: OpenTransaction) -> bool:
+        """Now and then a producer is full: not for long, so that barriers come through."""
+        return txn.failure is not None or self._gate.chance() >= self._sink.fullness
 
     def write(self, txn: OpenTransaction, batch: Batch) -> None:
         if txn.failure is not None:
@@ -216,6 +227,9 @@ class SimRecovery:
         self._service = service
         self._gate = gate
 
+    def check_timeout(self, needed: float) -> None:
+        self._gate.call("checks the timeout", lambda: None)
+
     def commit(self, committable: Committable, permit: CommitPermit) -> Outcome:
         return commit(self._service, self._gate, committable)
 
@@ -226,6 +240,24 @@ class SimRecovery:
     def open_transactions(self, prefix: str, sink: OperatorName) -> list[TransactionalId]:
         found = self._gate.call(f"lists {prefix} {sink}", self._service.list_open)
         return sorted(id for id in found if owned_by(id, prefix, sink))
+
+    def describe(self, id: TransactionalId) -> TransactionInfo | None:
+        return self._gate.call(f"describes {id}", lambda: self._describe(id))
+
+    def _describe(self, id: TransactionalId) -> TransactionInfo | None:
+        self._service.expire()
+        uses = self._service.transactions.get(str(id))
+        if not uses:
+            return None
+        newest = uses[-1]
+        is_open = newest.state is TransactionState.ONGOING
+        return TransactionInfo(
+            id,
+            newest.state.value,
+            newest.start,
+            newest.timeout,
+            committable=committable_of(newest) if is_open else None,
+        )
 
     def close(self) -> None:
         """Nothing to release."""

@@ -54,6 +54,7 @@ class Ground:
                 key_of,
                 timeout=swarm.transaction_timeout,
                 eagerness=swarm.sink_eagerness,
+                fullness=swarm.sink_fullness,
             )
 
         return build_graph(swarm.shape, swarm.max_parallelism, source, sink)

@@ -83,6 +83,7 @@ class SimJobManager:
             restart=swarm.restart,
             runtime=swarm.runtime,
             storage="sim:",
+            needed_timeout=0.0,
             drain_timeout=3.0,
             stop_grace=0.5,
         )

@@ -103,6 +103,7 @@ class Swarm:
     """How many of these, in `safety_seconds`."""
     safety_seconds: float
     supervisor_delay: float
+    sink_fullness: float
     is_healed: bool = field(default=False)
 
     @property
@@ -168,6 +169,7 @@ def draw_swarm(random: Random) -> Swarm:
         mishaps=random.randrange(0, 16) if kinds else 0,
         safety_seconds=random.choice((4.0, 8.0, 12.0)),
         supervisor_delay=random.choice((0.05, 0.5, 2.0)),
+        sink_fullness=random.choice((0.0, 0.0, 0.3)),
     )
 
 

@@ -1,0 +1,35 @@
+"""Reaching an operator's external system by what a manifest says of it, without the program that wrote it.
+
+It only imports and calls what a `RecoverySpec` names; what is then asked of the system is its caller's business.
+"""
+
+import importlib
+from typing import Any
+
+from tidegate.checkpoint.protocol import RecoverySpec
+from tidegate.errors import InvalidError
+from tidegate.operators.contracts import SourceInspection, TransactionRecovery
+
+
+def open_recovery(spec: RecoverySpec) -> TransactionRecovery:
+    """A sink's transactions. Raises InvalidError when the factory is not there, and what it raises."""
+    opened: TransactionRecovery = _open(spec)
+    return opened
+
+
+def open_inspection(spec: RecoverySpec) -> SourceInspection:
+    """A source's system. Raises as `open_recovery`."""
+    opened: SourceInspection = _open(spec)
+    return opened
+
+
+def _open(spec: RecoverySpec) -> Any:
+    module, _, name = spec.factory.partition(":")
+    try:
+        make = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise InvalidError(
+            f"the checkpoint names {spec.factory} to reach an external system, and it cannot be imported: {error}",
+            remedy="Install what the program that wrote the checkpoint had.",
+        ) from error
+    return make(**spec.arguments)
