@@ -3,6 +3,7 @@
 
 PYTHON ?=
 PYTEST_ARGS ?=
+KAFKA_ARGS ?=
 BENCH_ARGS ?=
 SEEDS ?= 1000
 
@@ -14,18 +15,25 @@ PYTHONS := $(or $(PYTHON),python3.14 python3.13 python3.12 python3.11 python3)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-long lint format types sim bench clean
+.PHONY: help demo kafka kafka-ready test test-long lint format types sim bench bench-kafka clean
 
 help: ## print this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
 
 demo: $(READY) ## run the main job on the embedded log, kill its processes, check the result
 	@$(RUN)/tidegate demo
 
-test: lint types ## everything that must pass before a change is taken (PYTEST_ARGS=...)
+kafka: kafka-ready ## run a Kafka for development until Ctrl-C (KAFKA_ARGS='--topic orders:4')
+	@$(RUN)/tidegate dev-kafka $(KAFKA_ARGS)
+
+# Java, Maven and Kafka's jars: installed and fetched where they are missing, or one line that says what to install.
+kafka-ready: $(READY)
+	@$(RUN)/python -m tidegate.deploy.dev_kafka
+
+test: lint types kafka-ready ## everything that must pass before a change is taken (PYTEST_ARGS=...)
 	@$(RUN)/python -m pytest -m "not slow" $(PYTEST_ARGS)
 
-test-long: $(READY) ## the slow tests: processes that are started and killed (PYTEST_ARGS=...)
+test-long: kafka-ready ## the slow tests: processes that are started and killed (PYTEST_ARGS=...)
 	@$(RUN)/python -m pytest -m slow $(PYTEST_ARGS)
 
 lint: $(READY) ## style, bans, format, layers
@@ -45,8 +53,11 @@ sim: $(READY) ## crash schedules in the simulated world, one for each seed (SEED
 	$(RUN)/python -m tidegate.testing.sim --step 2 --first 1 --seeds $$(($(SEEDS) - 1)); odd=$$?; \
 	wait $$even && exit $$odd
 
-bench: $(READY) ## measure throughput and checkpoint pauses (BENCH_ARGS=...)
+bench: $(READY) ## measure throughput and checkpoint pauses on the embedded log (BENCH_ARGS=...)
 	@$(RUN)/python benchmarks/run.py $(BENCH_ARGS)
+
+bench-kafka: $(READY) ## measure throughput from Kafka to Kafka, beside a bare loop (BENCH_ARGS=...)
+	@$(RUN)/python benchmarks/kafka_totals.py $(BENCH_ARGS)
 
 clean: ## remove everything that these commands made, .venv too
 	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist demo-data

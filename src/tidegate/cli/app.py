@@ -11,7 +11,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperCommand
 
-from tidegate.cli import checkpoints
+from tidegate.cli import checkpoints, dev_kafka, transactions
 from tidegate.cli.text import render_table
 from tidegate.cli.version import describe_version
 from tidegate.config import ConfigLayers, ResolvedConfig, StartOptions
@@ -30,6 +30,8 @@ app = typer.Typer(
     rich_markup_mode="rich",
 )
 app.add_typer(checkpoints.commands, name="checkpoints")
+app.add_typer(transactions.commands, name="transactions")
+app.command("dev-kafka")(dev_kafka.dev_kafka)
 
 
 def _show_version(wanted: bool) -> None:
@@ -201,7 +203,6 @@ _LATER = {
     "savepoint": "A job that is started again goes on from its last checkpoint by itself.",
     "stop": "Send SIGTERM to the process of `tidegate run`, or press Ctrl-C: it commits what is prepared and exits 0.",
     "state": "`tidegate checkpoints show` lists the states and their sizes.",
-    "transactions": "`tidegate checkpoints show` lists the pending transactions of a checkpoint.",
 }
 
 

@@ -1,0 +1,49 @@
+"""Kafka for tests: one broker that all share, and others that a test may kill and configure.
+
+Where it cannot be started, the tests that need it fail with the reason: a test that is skipped says nothing.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.kafka.brokers import VERSION, Broker
+from tidegate.deploy.dev_kafka import DevKafka
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """One node, started when the first test asks for it. Topics, groups and transactional ids are the test's own: take
+    names from `create_topic` and `unique`. Nobody kills, pauses or configures it."""
+    cluster = DevKafka(tmp_path_factory.mktemp("kafka"), version=VERSION)
+    cluster.start()
+    try:
+        yield Broker(cluster)
+    finally:
+        cluster.kill_all()
+
+
+OwnKafka = Callable[..., Broker]
+
+
+@pytest.fixture
+def own_kafka(tmp_path: Path) -> Iterator[OwnKafka]:
+    """`own_kafka(nodes=1, settings={}, ...)` starts a cluster of the test's own; arguments are those of `DevKafka`, and
+    `client`: librdkafka's settings, where the cluster wants any. The DevKafka, to kill and restart, is `.kafka` of what
+    it returns."""
+    clusters: list[DevKafka] = []
+
+    def start(client: Mapping[str, Any] | None = None, **arguments: Any) -> Broker:
+        folder = tmp_path / f"kafka-{len(clusters) + 1}"
+        cluster = DevKafka(**{"folder": folder, "version": VERSION, **arguments})
+        clusters.append(cluster)
+        cluster.start()
+        return Broker(cluster, client)
+
+    try:
+        yield start
+    finally:
+        for cluster in clusters:
+            cluster.kill_all()
