@@ -1,0 +1,1 @@
+"""Kafka as source and sink. `client` is the port that everything here is written against."""

@@ -1,0 +1,155 @@
+"""How to reach a Kafka cluster: bootstrap servers and librdkafka's settings, checked, and as each library wants them.
+
+A secret leaves a Connection only in the configuration of a client. It is never in a text, a log or what is stored.
+"""
+
+import json
+import logging
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tidegate.connectors.kafka import errors, security
+from tidegate.connectors.kafka.settings import CONSUMER_ONLY, PRODUCER_ONLY, Setting, is_secret, text_of
+from tidegate.errors import InvalidError
+
+LOGGER = logging.getLogger("tidegate.kafka")
+"""Where librdkafka's messages go, when the client is polled."""
+
+HIDDEN = "***"
+CLIENT_ID = "tidegate"
+PORT_MAX = 65_535
+ENVIRONMENT_PREFIX = "TIDEGATE_KAFKA_"
+
+_SERVER = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[^\s\[\]:/,]+):(?P<port>[0-9]+)")
+
+
+@dataclass(frozen=True, repr=False)
+class Connection:
+    """Never changes after it is made.
+
+    bootstrap: 'HOST:PORT', several with commas between. settings: librdkafka's, as text after construction; one that
+    concerns only producers or only consumers goes to these. Raises InvalidError for a malformed server, a setting that
+    Tidegate decides itself, and a value that is no plain one. Whether librdkafka knows the names and takes the values
+    says `check`, or the first client.
+    """
+
+    bootstrap: str
+    settings: Mapping[str, Setting] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "bootstrap", ",".join(_servers(self.bootstrap)))
+        texts = {name: text_of(name, value) for name, value in self.settings.items()}
+        object.__setattr__(self, "settings", texts)
+
+    def __repr__(self) -> str:
+        shown = {name: HIDDEN if is_secret(name) else value for name, value in self.settings.items()}
+        return f"Connection({self.bootstrap!r}, {shown!r})"
+
+    # ---- for confluent-kafka ---------------------------------------------------------------------------------------
+
+    def consumer_config(self) -> dict[str, Any]:
+        """For confluent_kafka.Consumer; group, offsets and isolation are the caller's to add."""
+        return self._config(PRODUCER_ONLY)
+
+    def producer_config(self) -> dict[str, Any]:
+        """For confluent_kafka.Producer; transactions and delivery reports are the caller's to add."""
+        return self._config(CONSUMER_ONLY)
+
+    def admin_config(self) -> dict[str, Any]:
+        """For confluent_kafka.admin.AdminClient."""
+        return self._config(PRODUCER_ONLY | CONSUMER_ONLY)
+
+    def _config(self, without: frozenset[str]) -> dict[str, Any]:
+        chosen = {name: value for name, value in self.settings.items() if name not in without}
+        return {"client.id": CLIENT_ID, **chosen, "bootstrap.servers": self.bootstrap, "logger": LOGGER}
+
+    def check(self) -> None:
+        """Let librdkafka look at every name and value, without connecting. Raises InvalidError."""
+        from confluent_kafka import Consumer, KafkaException, Producer
+
+        for make, config in (
+            (Producer, self.producer_config()),
+            (Consumer, self.consumer_config() | {"group.id": CLIENT_ID}),
+        ):
+            del config["bootstrap.servers"]
+            try:
+                client = make(config)
+            except KafkaException as error:
+                raise errors.of_confluent(error, f"setting up {self.bootstrap}") from None
+            if isinstance(client, Consumer):
+                client.close()
+
+    # ---- for kafka-python ------------------------------------------------------------------------------------------
+
+    def kafka_python_config(self) -> dict[str, Any]:
+        """The keyword arguments of kafka-python's clients, for the administration of transactions.
+
+        Raises InvalidError for a security setting that has no counterpart there, and for files that cannot be read.
+        """
+        texts = {name: str(value) for name, value in self.settings.items()}
+        config: dict[str, Any] = {
+            "bootstrap_servers": self.bootstrap.split(","),
+            "client_id": texts.get("client.id", CLIENT_ID),
+            **security.kafka_python_config(texts),
+        }
+        if "socket.timeout.ms" in texts:
+            config["request_timeout_ms"] = int(texts["socket.timeout.ms"])
+        return config
+
+    # ---- for checkpoints -------------------------------------------------------------------------------------------
+
+    def arguments(self) -> dict[str, str]:
+        """What of this may be stored, for `of_arguments`: of a secret only its name."""
+        kept = {name: None if is_secret(name) else value for name, value in sorted(self.settings.items())}
+        return {"bootstrap": self.bootstrap, "settings": json.dumps(kept)}
+
+    @staticmethod
+    def of_arguments(bootstrap: str, settings: str) -> "Connection":
+        """The connection that `arguments` described; its secrets come from the environment, each from the variable
+        `environment_variable(name)`. Raises InvalidError when one is missing."""
+        kept: dict[str, str | None] = json.loads(settings)
+        texts = {name: _from_environment(bootstrap, name) if text is None else text for name, text in kept.items()}
+        return Connection(bootstrap, texts)
+
+
+def environment_variable(name: str) -> str:
+    """Where the secret setting is looked for: 'sasl.password' in TIDEGATE_KAFKA_SASL_PASSWORD."""
+    return ENVIRONMENT_PREFIX + name.replace(".", "_").upper()
+
+
+def _from_environment(bootstrap: str, name: str) -> str:
+    variable = environment_variable(name)
+    try:
+        return os.environ[variable]
+    except KeyError:
+        raise InvalidError(
+            f"Kafka at {bootstrap} was written to with a {name!r}, which is secret and therefore not in the checkpoint",
+            remedy=f"Set the environment variable {variable} to it.",
+        ) from None
+
+
+def _servers(bootstrap: str) -> list[str]:
+    servers = [part.strip() for part in bootstrap.split(",")]
+    for server in servers:
+        problem = _server_problem(server)
+        if problem:
+            raise InvalidError(f"bootstrap={bootstrap!r}: {problem}", remedy="Give HOST:PORT, several with commas.")
+    return servers
+
+
+def _server_problem(server: str) -> str:
+    if not server:
+        return "a server is empty"
+    if "://" in server:
+        return f"{server!r} begins with a protocol; that is the setting security.protocol"
+    if ":" not in server.rpartition("]")[2]:
+        return f"{server!r} has no port"
+    match = _SERVER.fullmatch(server)
+    if match is None:
+        return f"{server!r} is not HOST:PORT"
+    if not 0 < int(match["port"]) <= PORT_MAX:
+        return f"the port of {server!r} is not between 1 and {PORT_MAX}"
+    return ""

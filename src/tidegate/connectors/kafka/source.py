@@ -1,0 +1,322 @@
+"""Reading Kafka topics as a source: one split a partition, positions are offsets.
+
+The reader hands out what the consumer brings and knows where that ends, no more: it never chooses an offset, never
+counts by offsets, which have gaps, and ends a bounded split by its position, not by a record.
+"""
+
+import re
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Literal
+
+from tidegate.checkpoint.protocol import RecoverySpec, SplitState
+from tidegate.clock import SystemClock
+from tidegate.connectors.kafka.client import Chunk, Columns, Consumer, TopicPartition
+from tidegate.connectors.kafka.cluster import Isolation, admin_client
+from tidegate.connectors.kafka.connection import Connection
+from tidegate.connectors.kafka.consumer import ConfluentConsumer, OnLostOffsets
+from tidegate.connectors.kafka.discovery import Discovery, Selection, Where, partition_of
+from tidegate.connectors.kafka.identity import TopicIdentity
+from tidegate.connectors.kafka.records import FIELDS, Field, deserializer_of, records_of
+from tidegate.connectors.kafka.settings import Setting
+from tidegate.errors import InvalidError
+from tidegate.operators.contracts import Deserializer, Fetched, SourceContext
+
+BUFFERED_RECORDS = 10_000
+BUFFERED_BYTES = 16_777_216
+"""About so much is fetched ahead of what is handed out, so that partitions can take turns."""
+SAMPLED = 16
+"""One value in so many is measured."""
+
+Start = Literal["earliest", "latest"] | Mapping[int | str, int] | datetime
+Bound = bool | Literal["latest"] | Mapping[int | str, int] | datetime
+
+
+class KafkaSource:
+    """Records of Kafka topics, exactly once with the job's checkpoints; offsets of the group are never read.
+
+    bootstrap: 'HOST:PORT', several with commas between.
+    topics: one or several names; or pattern: a regular expression that the whole name must match, also of topics that
+        are created later. Internal topics never match.
+    value, key: the formats; without one, bytes. A record without a value is None, whatever the format.
+    include: makes the stream's values KafkaRecords with these fields filled: 'key', 'timestamp', 'headers', 'position'.
+    timestamps: give the records' timestamps to the engine.
+    start: where to begin when there is no checkpoint: 'earliest', 'latest', offsets by partition (by 'topic/partition'
+        with several topics; partitions not named begin at their beginning), or the first record of an aware datetime.
+        Partitions found later begin at their beginning.
+    bounded: stop at the end that each partition has at the start (True or 'latest'), before offsets by partition
+        (those not named: at their end), or before the first record of an aware datetime.
+    isolation: 'read_committed' holds back what is in open transactions and leaves out what was aborted.
+    discovery_interval: seconds between two looks for new partitions and topics; None looks once, as bounded reads do.
+    group: of the offsets that are committed after each checkpoint for lag tools, unless commit_group_offsets is False;
+        the job's name by default.
+    on_lost_offsets: 'fail' when records are gone before they were read, or go on at the 'earliest' that is there.
+    settings: librdkafka's, for security and tuning.
+
+    Raises InvalidError for arguments that contradict each other or mean nothing.
+    """
+
+    def __init__(
+        self,
+        bootstrap: str,
+        topics: str | Sequence[str] | None = None,
+        *,
+        pattern: str | None = None,
+        value: Deserializer | None = None,
+        key: Deserializer | None = None,
+        include: Collection[Field] = (),
+        timestamps: bool = False,
+        start: Start = "earliest",
+        bounded: Bound = False,
+        isolation: Isolation = "read_committed",
+        discovery_interval: float | None = 10.0,
+        group: str | None = None,
+        commit_group_offsets: bool = True,
+        on_lost_offsets: OnLostOffsets = "fail",
+        settings: Mapping[str, Setting] = {},
+    ) -> None:
+        self.connection = Connection(bootstrap, settings)
+        self._selection = _selection(topics, pattern)
+        self._include = tuple(_one_of("include", field, FIELDS) for field in include)
+        if key is not None and "key" not in self._include:
+            raise InvalidError("key= is a format, and the key is not asked for", remedy="Add include=['key'].")
+        self._deserializer = deserializer_of(value, key, self._include)
+        self._timestamps = timestamps or "timestamp" in self._include
+        self._isolation: Isolation = _one_of("isolation", isolation, ("read_committed", "read_uncommitted"))
+        self._on_lost_offsets: OnLostOffsets = _one_of("on_lost_offsets", on_lost_offsets, ("fail", "earliest"))
+        if discovery_interval is not None and not discovery_interval > 0:
+            raise InvalidError(
+                f"discovery_interval={discovery_interval} is not above 0", remedy="Give seconds or None."
+            )
+        if group == "":
+            raise InvalidError("group='' is no name", remedy="Leave it out for the job's name.")
+        self._group = group
+        self._commits_group_offsets = commit_group_offsets
+        bound = _where("bounded", "latest" if bounded is True else bounded, self._selection) if bounded else None
+        self._discovery = Discovery(
+            self.connection, self._selection, _where("start", start, self._selection), bound, self._isolation
+        )
+        self._bounded = bound is not None
+        self._discovery_interval = None if self._bounded else discovery_interval
+
+    @property
+    def bounded(self) -> bool:
+        return self._bounded
+
+    @property
+    def deserializer(self) -> Deserializer | None:
+        return self._deserializer
+
+    @property
+    def discovery_interval(self) -> float | None:
+        return self._discovery_interval
+
+    @property
+    def inspection_spec(self) -> RecoverySpec:
+        return RecoverySpec(
+            "tidegate.connectors.kafka.discovery:open_inspection",
+            {**self.connection.arguments(), "isolation": self._isolation},
+        )
+
+    def discover(self, known: frozenset[str] | None) -> list[SplitState]:
+        return self._discovery.splits(known)
+
+    def open_reader(self, context: SourceContext) -> "KafkaSourceReader":
+        columns = Columns(
+            keys="key" in self._include, timestamps=self._timestamps, headers="headers" in self._include, offsets=True
+        )
+        group = self._group or context.job
+        admin = admin_client(self.connection)
+        consumer = ConfluentConsumer(self.connection, admin, group, columns, self._isolation, self._on_lost_offsets)
+        identity = TopicIdentity(admin, self.connection.bootstrap, self._selection, SystemClock())
+        return KafkaSourceReader(consumer, identity, self._include, self._commits_group_offsets)
+
+
+class KafkaSourceReader:
+    """Reads its partitions in turns, after `identity` has found that they are those that were discovered."""
+
+    def __init__(
+        self, consumer: Consumer, identity: TopicIdentity, include: Collection[Field] = (), commits: bool = True
+    ) -> None:
+        self._consumer = consumer
+        self._identity = identity
+        self._include = include
+        self._commits = commits
+        self._given: set[str] = set()
+        self._reading: dict[TopicPartition, PartitionBuffer] = {}
+        self._ready: deque[PartitionBuffer] = deque()
+        self._buffered = 0
+        self._size = BUFFERED_BYTES // BUFFERED_RECORDS
+        """Bytes that a record is estimated to have."""
+
+    def add_splits(self, splits: Sequence[SplitState]) -> None:
+        self._given.update(split.id for split in splits)
+        self._identity.add(splits)
+
+    def poll(self, max_records: int) -> Fetched | None:
+        found = self._identity.verified()
+        if found:
+            self._begin(found)
+        room = min(BUFFERED_RECORDS, max(1, BUFFERED_BYTES // self._size)) - self._buffered
+        if room > 0 and self._reading:
+            for chunk in self._consumer.fetch(room):
+                self._put(chunk)
+        return self._next(max_records)
+
+    def _begin(self, splits: Sequence[SplitState]) -> None:
+        positions: dict[TopicPartition, int] = {}
+        for split in splits:
+            buffer = PartitionBuffer(split)
+            if buffer.is_complete:
+                self._ready.append(buffer)
+            else:
+                self._reading[buffer.partition] = buffer
+                positions[buffer.partition] = split.position
+        if positions:
+            self._consumer.add(positions)
+
+    def _put(self, chunk: Chunk) -> None:
+        buffer = self._reading.get(chunk.partition)
+        if buffer is None:
+            return
+        if chunk.values:
+            sample = [len(value) if value else 0 for value in chunk.values[::SAMPLED]]
+            measured = 1 + sum(sample) // len(sample)
+            self._size = max(measured, (3 * self._size + measured) // 4)
+        was_waiting = buffer.has_more
+        self._buffered += buffer.put(chunk, records_of(chunk, self._include) if self._include else chunk.values)
+        if buffer.is_complete:
+            del self._reading[chunk.partition]
+            self._consumer.remove(chunk.partition)
+        if buffer.has_more and not was_waiting:
+            self._ready.append(buffer)
+
+    def _next(self, max_records: int) -> Fetched | None:
+        if not self._ready:
+            return None
+        buffer = self._ready.popleft()
+        fetched = buffer.take(max_records)
+        self._buffered -= len(fetched.values)
+        if fetched.finished:
+            self._identity.remove(fetched.split)
+        if buffer.has_more:
+            self._ready.append(buffer)
+        return fetched
+
+    def notify_checkpoint_complete(self, splits: Sequence[SplitState]) -> None:
+        if not self._commits:
+            return
+        mine = [split for split in splits if split.id in self._given and split.position >= 0]
+        if mine:
+            self._consumer.commit_group_offsets({partition_of(split.id): split.position for split in mine})
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+class PartitionBuffer:
+    """What was fetched of one split and not handed out yet."""
+
+    def __init__(self, split: SplitState) -> None:
+        self.split = split.id
+        self.partition = partition_of(split.id)
+        self._stop = split.stop
+        self._position = split.position
+        """Behind what was handed out."""
+        self._end = split.position
+        """Behind what was fetched."""
+        self._has_finished = False
+        self._values: list[Any] = []
+        self._offsets: list[int] = []
+        self._timestamps: list[int] = []
+
+    @property
+    def is_complete(self) -> bool:
+        """Nothing needs to be fetched any more."""
+        return self._stop is not None and self._end >= self._stop
+
+    @property
+    def has_more(self) -> bool:
+        """Whether there are records, a newer position, or the news of the end."""
+        return not self._has_finished and (self._end > self._position or self.is_complete)
+
+    def put(self, chunk: Chunk, values: list[Any]) -> int:
+        """Add a chunk with `values` in place of its own; returns how many of them are before the stop."""
+        offsets = chunk.offsets or []
+        self._end = chunk.next_offset if self._stop is None else min(chunk.next_offset, self._stop)
+        count = len(values) if self._end == chunk.next_offset else bisect_left(offsets, self._end)
+        self._values += values[:count]
+        self._offsets += offsets[:count]
+        self._timestamps += (chunk.timestamps or ())[:count]
+        return count
+
+    def take(self, max_records: int) -> Fetched:
+        """The next records; only when `has_more`."""
+        if len(self._values) <= max_records:
+            values, timestamps, self._position = self._values, self._timestamps, self._end
+            self._values, self._offsets, self._timestamps = [], [], []
+        else:
+            values, timestamps = self._values[:max_records], self._timestamps[:max_records]
+            self._position = self._offsets[max_records - 1] + 1
+            del self._values[:max_records], self._offsets[:max_records], self._timestamps[:max_records]
+        self._has_finished = self._stop is not None and self._position >= self._stop
+        return Fetched(self.split, values, self._position, None, timestamps or None, self._has_finished)
+
+
+# ---- arguments -----------------------------------------------------------------------------------------------------
+
+
+def _one_of(argument: str, given: Any, known: Sequence[str]) -> Any:
+    if given not in known:
+        raise InvalidError(f"{argument}={given!r} is not known", remedy=f"Known are {', '.join(map(repr, known))}.")
+    return given
+
+
+def _selection(topics: str | Sequence[str] | None, pattern: str | None) -> Selection:
+    if (topics is None) == (pattern is None):
+        raise InvalidError("a KafkaSource needs topics or a pattern, and not both", remedy="Give one of the two.")
+    if pattern is not None:
+        try:
+            return Selection(pattern=re.compile(pattern))
+        except re.error as error:
+            raise InvalidError(f"pattern={pattern!r} is no regular expression: {error}") from None
+    names = (topics,) if isinstance(topics, str) else tuple(dict.fromkeys(topics or ()))
+    if not names or "" in names:
+        raise InvalidError(f"topics={topics!r} names no topic", remedy="Name at least one.")
+    return Selection(names)
+
+
+def _where(argument: str, given: object, selection: Selection) -> Where:
+    match given:
+        case "earliest" | "latest" if (argument, given) != ("bounded", "earliest"):
+            return given
+        case datetime():
+            if given.tzinfo is None:
+                remedy = "Give one with a time zone: datetime(..., tzinfo=UTC)."
+                raise InvalidError(f"{argument}={given!r} has no time zone, so it is no moment", remedy=remedy)
+            return given
+        case Mapping():
+            return {_split(argument, place, selection): _offset(argument, offset) for place, offset in given.items()}
+    known = "'earliest', 'latest'" if argument == "start" else "True, 'latest'"
+    raise InvalidError(
+        f"{argument}={given!r} is not known", remedy=f"Use {known}, {{partition: offset}} or an aware datetime."
+    )
+
+
+def _split(argument: str, place: object, selection: Selection) -> str:
+    match place:
+        case str() if re.fullmatch(r"[^/]+/[0-9]+", place):
+            return place
+        case int() if len(selection.names) == 1:
+            return f"{selection.names[0]}/{place}"
+        case int():
+            raise InvalidError(f"{argument} names partition {place} by number alone", remedy="Use 'topic/partition'.")
+    raise InvalidError(f"{argument} names {place!r}, which is no partition", remedy="Use 'topic/partition'.")
+
+
+def _offset(argument: str, offset: object) -> int:
+    if not isinstance(offset, int) or offset < 0:
+        raise InvalidError(f"{argument} names {offset!r}, which is no offset", remedy="Offsets are 0 and more.")
+    return offset

@@ -1,0 +1,99 @@
+"""A batch becomes columns in order, and what a user's function may not give is refused before anything is sent."""
+
+from typing import Any
+
+import pytest
+
+from tests.unit.connectors.kafka.scripted import KeepingProducer
+from tidegate.connectors.kafka.encoding import Encoding, PartitionCounts, send
+from tidegate.elements import Batch
+from tidegate.errors import InvalidError
+from tidegate.formats import Bytes, String
+
+
+def sent(batch: Batch, producer: KeepingProducer | None = None, **encoding: Any) -> list[tuple[Any, ...]]:
+    producer = KeepingProducer() if producer is None else producer
+    send(Encoding(**{"topic": "totals", "value": Bytes(), **encoding}), batch, producer, PartitionCounts())
+    return producer.calls
+
+
+def test_a_batch_is_one_call_with_only_the_columns_that_were_asked_for() -> None:
+    assert sent(Batch([b"a", b"b"])) == [("totals", [b"a", b"b"], None, None, None, None)]
+
+
+def test_every_function_gives_a_column() -> None:
+    calls = sent(
+        Batch(["a", "bb"]),
+        value=String(),
+        key=lambda text: text[0],
+        partition=lambda text, count: len(text) % count,
+        timestamp=len,
+        headers=lambda text: [("length", b"%d" % len(text))],
+    )
+    headers = [[("length", b"1")], [("length", b"2")]]
+    assert calls == [("totals", [b"a", b"bb"], [b"a", b"b"], [1, 2], [1, 2], headers)]
+
+
+def test_none_is_a_tombstone_with_its_key() -> None:
+    calls = sent(Batch([None, b"a"]), key=lambda value: b"k" if value is None else None)
+    assert calls == [("totals", [None, b"a"], [b"k", None], None, None, None)]
+
+
+def test_the_records_own_timestamps_are_taken_unless_there_is_a_function() -> None:
+    batch = Batch([b"a", b"b"], timestamps=[7, 8])
+    assert sent(batch)[0][4] == [7, 8]
+    assert sent(batch, timestamp=lambda value: 1)[0][4] == [1, 1]
+
+
+def test_a_topic_for_each_record_keeps_the_order_within_each() -> None:
+    batch = Batch([b"a1", b"b1", b"a2", b"b2"], timestamps=[1, 2, 3, 4])
+    calls = sent(batch, topic=lambda value: value.decode()[0], key=lambda value: value[1:])
+    assert calls == [
+        ("a", [b"a1", b"a2"], [b"1", b"2"], None, [1, 3], None),
+        ("b", [b"b1", b"b2"], [b"1", b"2"], None, [2, 4], None),
+    ]
+    assert sent(Batch([b"a1", b"a2"]), topic=lambda value: "a")[0][1] == [b"a1", b"a2"]
+
+
+@pytest.mark.parametrize(
+    ("encoding", "words"),
+    [
+        ({"topic": lambda value: None}, "topic= must give the name of a topic, not None"),
+        ({"topic": lambda value: ""}, "topic= must give"),
+        ({"key": lambda value: 5}, "key= must give bytes, str or None, not int"),
+        ({"timestamp": lambda value: 1.5}, "timestamp= must give whole milliseconds"),
+        ({"partition": lambda value, count: 4}, "partition= gave 4, and topic totals has the partitions 0 to 3"),
+        ({"partition": lambda value, count: -1}, "partition= gave -1"),
+        ({"partition": lambda value, count: None}, "partition= gave None"),
+    ],
+)
+def test_what_a_function_may_not_give_is_refused_and_nothing_is_sent(encoding: dict[str, Any], words: str) -> None:
+    producer = KeepingProducer()
+    with pytest.raises(InvalidError) as caught:
+        sent(Batch([b"a"]), producer, **encoding)
+    assert words in str(caught.value)
+    assert producer.calls == []
+
+
+def test_a_function_that_raises_leaves_the_batch_unsent_as_a_whole() -> None:
+    producer = KeepingProducer()
+
+    def key(value: bytes) -> bytes:
+        return {b"a1": b"k", b"b1": b"k"}[value]
+
+    with pytest.raises(KeyError):
+        sent(Batch([b"a1", b"b1", b"b2"]), producer, topic=lambda value: value.decode()[0], key=key)
+    assert producer.calls == []
+
+
+def test_an_empty_batch_sends_nothing() -> None:
+    assert sent(Batch([]), topic=lambda value: "a") == []
+
+
+def test_a_topic_is_asked_for_its_partitions_once_a_transaction() -> None:
+    producer = KeepingProducer()
+    counts = PartitionCounts()
+    encoding = Encoding("totals", Bytes(), partition=lambda value, count: 0)
+    for _ in range(3):
+        send(encoding, Batch([b"a"]), producer, counts)
+    assert producer.asked == ["totals"]

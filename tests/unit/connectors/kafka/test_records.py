@@ -1,0 +1,84 @@
+# ruff: noqa: N802  (some names begin with the entry of the fault list that they are about)
+"""Records as a stream's values: what is asked for is filled, formats never see what is not there."""
+
+from typing import Any
+
+import pytest
+
+from tidegate.connectors.kafka.client import Chunk, TopicPartition
+from tidegate.connectors.kafka.records import FIELDS, KafkaRecord, decode_present, deserializer_of, records_of
+from tidegate.formats import Json, String
+
+CHUNK = Chunk(
+    partition=TopicPartition("t", 3),
+    values=[b"1", None],
+    next_offset=9,
+    keys=[None, b"k"],
+    timestamps=[-1, 70],
+    headers=[[], [("h", None), ("h", b"")]],
+    offsets=[5, 7],
+)
+
+
+class Forgetful(String):
+    """Drops the last value."""
+
+    def decode(self, raw: list[Any]) -> list[Any]:
+        return super().decode(raw)[:-1]
+
+
+class Strict(Json):
+    def decode(self, raw: list[Any]) -> list[Any]:
+        assert None not in raw
+        return super().decode(raw)
+
+
+def test_all_fields_of_a_record_that_was_asked_for_everything() -> None:
+    assert records_of(CHUNK, FIELDS) == [
+        KafkaRecord(b"1", None, None, (), "t", 3, 5),
+        KafkaRecord(None, b"k", 70, (("h", None), ("h", b"")), "t", 3, 7),
+    ]
+
+
+def test_fields_that_were_not_asked_for_have_their_defaults_though_they_were_read() -> None:
+    assert records_of(CHUNK, ["key"]) == [KafkaRecord(b"1"), KafkaRecord(None, b"k")]
+    assert records_of(CHUNK, ["timestamp"]) == [KafkaRecord(b"1"), KafkaRecord(None, timestamp=70)]
+
+
+def test_S16_values_and_keys_that_are_none_stay_none_and_no_format_sees_them() -> None:
+    plain = deserializer_of(Strict(int), None, [])
+    assert plain is not None
+    assert plain.decode([b"1", None, b"2", None]) == [1, None, 2, None]
+    assert [plain.decode_one(b"1"), plain.decode_one(None)] == [1, None]
+    whole = deserializer_of(Strict(int), Strict(int), ["key"])
+    assert whole is not None
+    raw = [KafkaRecord(b"1", None), KafkaRecord(None, b"2"), KafkaRecord(None, None)]
+    assert whole.decode(raw) == [KafkaRecord(1, None), KafkaRecord(None, 2), KafkaRecord(None, None)]
+    assert whole.decode_one(raw[1]) == KafkaRecord(None, 2)
+
+
+def test_decoding_keeps_the_other_fields() -> None:
+    whole = deserializer_of(String(), None, FIELDS)
+    assert whole is not None
+    assert whole.decode(records_of(CHUNK, FIELDS))[0] == KafkaRecord("1", None, None, (), "t", 3, 5)
+
+
+def test_ready_values_need_no_deserializer() -> None:
+    assert deserializer_of(None, None, []) is None
+    assert deserializer_of(None, None, FIELDS) is None
+
+
+def test_a_format_that_loses_a_value_between_tombstones_is_found_out() -> None:
+    with pytest.raises(ValueError, match="made 1 values of 2"):
+        decode_present(Forgetful(), [b"a", None, b"b"])
+    whole = deserializer_of(Forgetful(), None, ["key"])
+    assert whole is not None
+    with pytest.raises(ValueError, match="zip"):
+        whole.decode([KafkaRecord(b"a")])
+
+
+def test_what_does_not_fit_the_format_raises() -> None:
+    plain = deserializer_of(Json(int), None, [])
+    assert plain is not None
+    with pytest.raises(ValueError, match="Expected `int`"):
+        plain.decode([None, b'"a"'])

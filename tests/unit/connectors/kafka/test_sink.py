@@ -1,0 +1,312 @@
+# ruff: noqa: N802  (some names begin with the entry of the fault list that they are about)
+"""The Kafka sink refuses what cannot be right, and prepares only what is certainly there."""
+
+import logging
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.unit.connectors.kafka.scripted import (
+    ID,
+    PARTITIONS,
+    PREPARED,
+    STARTED,
+    HandClock,
+    KeepingFactory,
+    KeepingProducer,
+    ScriptedAdmin,
+    described,
+    leaders,
+)
+from tidegate.connectors.kafka.client import EndAnswer, TransactionDescription, TransactionState
+from tidegate.connectors.kafka.sink import KafkaSink, KafkaSinkWriter, KafkaTransaction
+from tidegate.elements import Batch
+from tidegate.errors import InternalError, InvalidError, LostDataError, SinkFencedError, TidegateError, UnavailableError
+from tidegate.formats import String
+from tidegate.testing.conformance.sink_kit import permit
+
+S = TransactionState
+EMPTY = described(S.EMPTY, started_at=None)
+
+
+def sink(topic: Any = "totals", **arguments: Any) -> KafkaSink:
+    return KafkaSink("localhost:9092", topic, **arguments)
+
+
+class Ground:
+    """A writer on scripted answers, with one transaction that wrote `records`."""
+
+    def __init__(self, *descriptions: TransactionDescription | TidegateError | None, records: int = 30) -> None:
+        self.admin = ScriptedAdmin([EMPTY, *descriptions], [EndAnswer.DONE])
+        self.factory = KeepingFactory()
+        self.clock = HandClock(STARTED)
+        self.writer = KafkaSinkWriter(sink(timeout=60.0), self.factory, self.admin, self.clock)
+        self.txn: KafkaTransaction = self.writer.begin(ID)
+        self.producer = self.factory.opened[0]
+        if records:
+            self.writer.write(self.txn, Batch([b"x"] * records))
+
+    def refusal(self) -> TidegateError:
+        with pytest.raises(TidegateError) as caught:
+            self.writer.prepare(self.txn)
+        assert self.producer.is_dropped
+        return caught.value
+
+
+# ---- the description -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"topic": ""}, "topic=''"),
+        ({"topic": None}, "topic=None"),
+        ({"key": "id"}, "key='id' must be a function"),
+        ({"partition": 3}, "partition=3 must be a function"),
+        ({"value": "json"}, "value='json' is not a format"),
+        ({"value": String}, "is not a format"),
+        ({"delivery": "at-most-once"}, "'exactly-once', 'at-least-once', 'none'"),
+        ({"transaction_prefix": "a:b"}, "transaction_prefix='a:b' is not a name"),
+        ({"transaction_prefix": ""}, "is not a name"),
+        ({"timeout": 0}, "timeout=0 must be at least 1 second"),
+        ({"timeout": float("nan")}, "timeout=nan"),
+        ({"timeout": True}, "timeout=True"),
+        ({"timeout": "60"}, "timeout='60'"),
+        ({"timeout": 60, "delivery": "none"}, "has none"),
+        ({"settings": {"transactional.id": "x"}}, "transactional.id"),
+    ],
+)
+def test_what_cannot_be_right_is_refused_with_the_argument_in_the_sentence(
+    arguments: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(InvalidError) as caught:
+        sink(**arguments)
+    assert words in str(caught.value)
+
+
+def test_T24_a_prefix_that_is_too_long_is_refused() -> None:
+    with pytest.raises(InvalidError, match="1 to 64"):
+        sink(transaction_prefix="x" * 40_000)
+    assert sink(transaction_prefix="x" * 64).transaction_prefix == "x" * 64
+
+
+def test_a_sink_says_what_it_is_and_shows_no_secret() -> None:
+    made = sink(settings={"sasl.password": "hunter2"}, timeout=90)
+    assert repr(made) == "KafkaSink('localhost:9092', 'totals', delivery='exactly-once')"
+    assert made.timeout == 90
+    assert sink().timeout is None
+    assert b"hunter2" not in msgspec.json.encode(made.recovery_spec)
+    assert made.recovery_spec.arguments["delivery"] == "exactly-once"
+
+
+# ---- begin ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_brokers_maximum_is_the_timeout_and_asked_for_once() -> None:
+    admin, factory = ScriptedAdmin([EMPTY]), KeepingFactory()
+    writer = KafkaSinkWriter(sink(), factory, admin, HandClock())
+    writer.begin(ID)
+    writer.begin(ID)
+    assert factory.timeouts == [900.0, 900.0]
+    assert admin.asked.count("maximum_timeout") == 1
+
+
+def test_a_topic_that_does_not_exist_stops_the_begin_and_drops_the_producer() -> None:
+    class NoTopic(KeepingProducer):
+        def partition_count(self, topic: str) -> int:
+            raise InvalidError(f"no topic {topic}")
+
+    class Factory(KeepingFactory):
+        def open_transaction(self, id: str, timeout: float) -> KeepingProducer:
+            self.opened.append(NoTopic())
+            return self.opened[-1]
+
+    factory = Factory()
+    with pytest.raises(InvalidError, match="no topic totals"):
+        KafkaSinkWriter(sink(), factory, ScriptedAdmin([EMPTY]), HandClock()).begin(ID)
+    assert factory.opened[0].is_dropped
+
+
+@pytest.mark.parametrize("found", [None, described()])
+def test_an_id_that_somebody_else_uses_while_it_is_opened_is_fenced(found: TransactionDescription | None) -> None:
+    factory = KeepingFactory()
+    with pytest.raises(SinkFencedError, match=PREPARED.id):
+        KafkaSinkWriter(sink(), factory, ScriptedAdmin([found]), HandClock()).begin(ID)
+    assert factory.opened[0].is_dropped
+
+
+# ---- prepare -------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_open_with_all_its_records_is_prepared_and_the_producer_let_go() -> None:
+    ground = Ground(described())
+    assert ground.writer.prepare(ground.txn) == PREPARED.committable()
+    assert ground.producer.asked == ["totals", "flush"]
+    assert ground.producer.is_dropped
+
+
+def test_T13_nothing_written_is_nothing_to_commit_and_costs_no_request() -> None:
+    ground = Ground(described(), records=0)
+    asked = list(ground.admin.asked)
+    assert ground.writer.prepare(ground.txn) is None
+    assert ground.admin.asked == asked
+    assert ground.producer.is_dropped
+
+
+def test_T06_an_expiry_is_reported_as_expiry_with_the_numbers() -> None:
+    for fenced in (None, SinkFencedError("fenced")):
+        ground = Ground(described(S.COMPLETE_ABORT, epoch=4))
+        ground.producer.fails = fenced
+        ground.clock.wall += 70
+        refusal = ground.refusal()
+        assert isinstance(refusal, LostDataError)
+        text = str(refusal)
+        assert "timeout had passed" in text
+        assert "2027-01-15 08:00:00.250 UTC" in text
+        assert "60 s" in text
+        assert "transaction.max.timeout.ms" in text
+        assert "another producer" not in text
+
+
+def test_T06_a_write_that_is_fenced_after_the_timeout_is_an_expiry_and_before_it_is_not() -> None:
+    ground = Ground(described())
+    ground.producer.fails = SinkFencedError("fenced")
+    ground.clock.wall += 61
+    with pytest.raises(LostDataError, match=r"expired.*61\.0 s ago, and its timeout is 60 s"):
+        ground.writer.write(ground.txn, Batch([b"x"]))
+    early = Ground(described())
+    early.producer.fails = SinkFencedError("fenced")
+    with pytest.raises(SinkFencedError):
+        early.writer.write(early.txn, Batch([b"x"]))
+
+
+@pytest.mark.parametrize(
+    ("found", "kind", "words"),
+    [
+        (None, LostDataError, "does not know it any more"),
+        (described(S.EMPTY, epoch=5, started_at=None), SinkFencedError, "its epoch is 5, it was 3"),
+        (described(epoch=5), SinkFencedError, "another producer uses this transactional id"),
+        (described(producer_id=8), SinkFencedError, "producer id 8"),
+        (described(S.COMPLETE_ABORT), LostDataError, "its own producer id and epoch"),
+        (described(S.PREPARE_ABORT), LostDataError, "its own producer id and epoch"),
+        (described(S.COMPLETE_COMMIT), LostDataError, "CompleteCommit"),
+        (UnavailableError("no answer"), UnavailableError, "no answer"),
+    ],
+)
+def test_what_is_not_open_as_ours_is_not_prepared(
+    found: TransactionDescription | TidegateError | None, kind: type[TidegateError], words: str
+) -> None:
+    refusal = Ground(found).refusal()
+    assert isinstance(refusal, kind)
+    assert words.lower() in str(refusal).lower()
+
+
+@pytest.mark.parametrize("changes", [{"first_open_offset": None}, {"records": 19}, {"records": 21}])
+def test_partitions_that_do_not_have_exactly_what_was_sent_are_not_prepared(changes: dict[str, Any]) -> None:
+    ground = Ground(described())
+    ground.admin.rows = [leaders(**changes)]
+    assert isinstance(ground.refusal(), LostDataError)
+
+
+def test_a_transaction_whose_beginning_was_ended_by_markers_is_not_prepared() -> None:
+    ground = Ground(described())
+    ground.admin.sequences = {PARTITIONS[1]: 10}
+    refusal = ground.refusal()
+    assert isinstance(refusal, LostDataError)
+    assert "10 records of it in totals/2" in str(refusal)
+
+
+def test_a_fence_that_the_coordinator_knows_nothing_of_stays_what_the_producer_said() -> None:
+    ground = Ground(described())
+    ground.producer.fails = SinkFencedError("fenced by a partition")
+    assert "fenced by a partition" in str(ground.refusal())
+
+
+def test_T21_a_flush_that_fails_prepares_nothing() -> None:
+    ground = Ground(described())
+    ground.producer.fails = InvalidError("a record of 2,000,000 bytes")
+    assert isinstance(ground.refusal(), InvalidError)
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "raised"), [("a", UnavailableError, TypeError), (None, InvalidError, InvalidError)]
+)
+def test_a_write_that_failed_is_never_prepared(value: Any, kind: type[Exception], raised: type[Exception]) -> None:
+    ground = Ground(described())
+    if value is None:
+        ground.producer.fails = InvalidError("refused")
+        value = b"a"
+    with pytest.raises(raised):
+        ground.writer.write(ground.txn, Batch([value]))
+    ground.producer.fails = None
+    assert ground.writer.has_room(ground.txn)
+    with pytest.raises(kind):
+        ground.writer.write(ground.txn, Batch([b"a"]))
+    assert isinstance(ground.refusal(), kind)
+
+
+def test_after_prepare_and_abandon_nothing_is_written() -> None:
+    ground = Ground(described())
+    ground.writer.prepare(ground.txn)
+    with pytest.raises(InternalError, match="after it had been prepared"):
+        ground.writer.write(ground.txn, Batch([b"a"]))
+    other = Ground(described())
+    other.writer.abandon(other.txn)
+    assert other.producer.is_dropped
+    with pytest.raises(UnavailableError, match="abandoned"):
+        other.writer.write(other.txn, Batch([b"a"]))
+
+
+def test_room_is_what_the_producer_says() -> None:
+    ground = Ground(described())
+    ground.producer.has_room = False
+    assert not ground.writer.has_room(ground.txn)
+
+
+# ---- check ---------------------------------------------------------------------------------------------------------
+
+
+def test_check_passes_what_is_pending_and_asks_the_partitions_once() -> None:
+    ground = Ground(described())
+    before = len(ground.admin.asked)
+    ground.writer.check([])
+    assert len(ground.admin.asked) == before
+    ground.writer.check([PREPARED.committable(), PREPARED.committable()])
+    assert ground.admin.asked[before:] == ["describe", "describe", "producers"]
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        (None, "does not know"),
+        (described(S.COMPLETE_ABORT, epoch=4), "timeout"),
+        (described(S.COMPLETE_COMMIT), "committed by another process"),
+        (described(S.PREPARE_EPOCH_FENCE), "PrepareEpochFence"),
+    ],
+)
+def test_check_says_what_became_of_a_transaction_that_is_not_pending(
+    found: TransactionDescription | None, words: str
+) -> None:
+    with pytest.raises(LostDataError, match=words):
+        Ground(found).writer.check([PREPARED.committable()])
+
+
+def test_check_finds_markers_behind_the_coordinators_back() -> None:
+    ground = Ground(described())
+    ground.admin.rows = [leaders(first_open_offset=None)]
+    with pytest.raises(LostDataError, match="totals/2"):
+        ground.writer.check([PREPARED.committable()])
+
+
+def test_a_pending_transaction_past_half_its_timeout_is_mentioned_once(caplog: pytest.LogCaptureFixture) -> None:
+    ground = Ground(described())
+    with caplog.at_level(logging.WARNING, "tidegate.kafka.sink"):
+        for wall, lines in ((STARTED + 29, 0), (STARTED + 31, 1), (STARTED + 40, 1)):
+            ground.clock.wall = wall
+            ground.writer.check([PREPARED.committable()])
+            assert len(caplog.records) == lines
+    assert PREPARED.id in caplog.text
+    assert "31 s old" in caplog.text
+    ground.writer.commit(PREPARED.committable(), permit())
+    assert ground.writer._warned == set()

@@ -1,0 +1,247 @@
+# ruff: noqa: N802  (some names begin with the entry of the fault list that they are about)
+"""KafkaSource's arguments, and its reader over a consumer that brings what a test gives it."""
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidegate.checkpoint.protocol import RecoverySpec, SplitState
+from tidegate.connectors.kafka import source as module
+from tidegate.connectors.kafka.client import Chunk, TopicPartition
+from tidegate.connectors.kafka.source import KafkaSource, KafkaSourceReader, PartitionBuffer
+from tidegate.errors import InvalidError
+from tidegate.formats import String
+from tidegate.operators.contracts import Fetched
+
+BOOTSTRAP = "127.0.0.1:9092"
+A, B = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+# ---- arguments -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({}, "topics or a pattern"),
+        ({"topics": "t", "pattern": "t"}, "topics or a pattern"),
+        ({"topics": []}, "names no topic"),
+        ({"topics": ["a", ""]}, "names no topic"),
+        ({"pattern": "("}, "no regular expression"),
+        ({"topics": "t", "include": ["keys"]}, "include='keys'"),
+        ({"topics": "t", "key": String()}, "the key is not asked for"),
+        ({"topics": "t", "start": "now"}, "start='now'"),
+        ({"topics": "t", "start": datetime(2026, 1, 1)}, "no time zone"),  # noqa: DTZ001
+        ({"topics": ["t", "u"], "start": {0: 1}}, "by number alone"),
+        ({"pattern": "t", "bounded": {0: 1}}, "by number alone"),
+        ({"topics": "t", "start": {"t-0": 1}}, "no partition"),
+        ({"topics": "t", "start": {0: -1}}, "no offset"),
+        ({"topics": "t", "bounded": {0: "1"}}, "no offset"),
+        ({"topics": "t", "bounded": "earliest"}, "bounded='earliest'"),
+        ({"topics": "t", "isolation": "committed"}, "isolation='committed'"),
+        ({"topics": "t", "discovery_interval": 0}, "discovery_interval=0"),
+        ({"topics": "t", "group": ""}, "group=''"),
+        ({"topics": "t", "on_lost_offsets": "latest"}, "on_lost_offsets='latest'"),
+        ({"topics": "t", "settings": {"group.id": "g"}}, "group= instead"),
+    ],
+)
+def test_arguments_that_mean_nothing_are_refused_where_they_are_written(arguments: dict[str, Any], says: str) -> None:
+    with pytest.raises(InvalidError) as refused:
+        KafkaSource(BOOTSTRAP, **arguments)
+    assert says in str(refused.value)
+
+
+@pytest.mark.parametrize("bounded", [True, "latest", {}, {"t/0": 5}, datetime(2026, 1, 1, tzinfo=UTC)])
+def test_a_bounded_source_looks_once(bounded: Any) -> None:
+    source = KafkaSource(BOOTSTRAP, "t", bounded=bounded)
+    assert (source.bounded, source.discovery_interval) == (True, None)
+
+
+def test_an_unbounded_source_looks_again() -> None:
+    source = KafkaSource(BOOTSTRAP, "t", discovery_interval=3)
+    assert (source.bounded, source.discovery_interval, source.deserializer) == (False, 3, None)
+
+
+def test_the_inspection_has_what_is_needed_and_no_secret() -> None:
+    settings = {"sasl.username": "u", "sasl.password": "very secret"}
+    spec = KafkaSource(BOOTSTRAP, "t", settings=settings, isolation="read_uncommitted").inspection_spec
+    assert isinstance(spec, RecoverySpec)
+    assert spec.arguments["isolation"] == "read_uncommitted"
+    assert "very secret" not in str(spec)
+
+
+# ---- the reader ----------------------------------------------------------------------------------------------------
+
+
+class ScriptedConsumer:
+    """Brings the chunks that it was given, in order, and respects how many are asked for."""
+
+    def __init__(self, *chunks: Chunk) -> None:
+        self.chunks = deque(chunks)
+        self.asked: list[int] = []
+        self.reading: dict[TopicPartition, int] = {}
+        self.committed: list[Mapping[TopicPartition, int]] = []
+
+    def add(self, positions: Mapping[TopicPartition, int]) -> None:
+        self.reading.update(positions)
+
+    def remove(self, partition: TopicPartition) -> None:
+        del self.reading[partition]
+
+    def fetch(self, max_records: int) -> list[Chunk]:
+        self.asked.append(max_records)
+        brought: list[Chunk] = []
+        while self.chunks and sum(len(one.values) for one in brought) + len(self.chunks[0].values) <= max_records:
+            brought.append(self.chunks.popleft())
+        return brought
+
+    def commit_group_offsets(self, positions: Mapping[TopicPartition, int]) -> None:
+        self.committed.append(positions)
+
+    def close(self) -> None:
+        self.reading.clear()
+
+
+class Trusting:
+    """In place of the check of topic ids: every split may be read at once."""
+
+    def __init__(self) -> None:
+        self.splits: list[SplitState] = []
+
+    def add(self, splits: Sequence[SplitState]) -> None:
+        self.splits += splits
+
+    def verified(self) -> list[SplitState]:
+        splits, self.splits = self.splits, []
+        return splits
+
+    def remove(self, split: str) -> None:
+        self.splits = [one for one in self.splits if one.id != split]
+
+
+def chunk(partition: TopicPartition, first: int, count: int, size: int = 10) -> Chunk:
+    offsets = list(range(first, first + count))
+    return Chunk(partition, [b"%d" % offset + b"." * size for offset in offsets], first + count, offsets=offsets)
+
+
+def reader(consumer: ScriptedConsumer, *splits: SplitState) -> KafkaSourceReader:
+    made = KafkaSourceReader(consumer, Trusting())  # type: ignore[arg-type]
+    made.add_splits(splits)
+    return made
+
+
+def polled(one: KafkaSourceReader, max_records: int) -> list[Fetched]:
+    found: list[Fetched] = []
+    while (fetched := one.poll(max_records)) is not None:
+        found.append(fetched)
+    return found
+
+
+def test_partitions_take_turns_whatever_order_they_were_fetched_in() -> None:
+    one = reader(ScriptedConsumer(chunk(A, 0, 300), chunk(B, 0, 300)), SplitState("t/0", 0), SplitState("t/1", 0))
+    fetched = polled(one, 100)
+    assert [(part.split, part.next_position) for part in fetched] == [
+        ("t/0", 100), ("t/1", 100), ("t/0", 200), ("t/1", 200), ("t/0", 300), ("t/1", 300),
+    ]  # fmt: skip
+
+
+def test_what_is_fetched_ahead_is_bounded_in_records() -> None:
+    consumer = ScriptedConsumer(*(chunk(A, number * 500, 500, size=1) for number in range(100)))
+    one = reader(consumer, SplitState("t/0", 0))
+    for expected in range(1, 200):
+        assert one.poll(10) is not None
+        fetched_ahead = 500 * (100 - len(consumer.chunks)) - 10 * expected
+        assert fetched_ahead <= module.BUFFERED_RECORDS
+
+
+def test_what_is_fetched_ahead_is_bounded_in_bytes() -> None:
+    size = 1_000_000
+    consumer = ScriptedConsumer(*(chunk(A, number, 1, size) for number in range(100)))
+    one = reader(consumer, SplitState("t/0", 0))
+    assert one.poll(1) is not None
+    del consumer.chunks[40:]
+    before = len(consumer.chunks)
+    assert one.poll(1) is not None
+    assert before - len(consumer.chunks) <= module.BUFFERED_BYTES // size + 1
+
+
+def test_S02_records_at_and_behind_the_stop_are_left_out_and_the_partition_is_let_go() -> None:
+    consumer = ScriptedConsumer(chunk(A, 0, 4), chunk(A, 6, 4), chunk(A, 10, 3))
+    one = reader(consumer, SplitState("t/0", 0, stop=8))
+    (fetched,) = polled(one, 100)
+    assert [value[:1] for value in fetched.values] == [b"0", b"1", b"2", b"3", b"6", b"7"]
+    assert (fetched.next_position, fetched.finished) == (8, True)
+    assert consumer.reading == {}
+
+
+def test_S14_a_split_at_its_stop_is_finished_once_and_never_fetched() -> None:
+    consumer = ScriptedConsumer()
+    one = reader(consumer, SplitState("t/0", 7, stop=7), SplitState("t/1", 9, stop=3))
+    assert [(part.split, part.next_position, part.finished) for part in polled(one, 5)] == [
+        ("t/0", 7, True), ("t/1", 9, True),
+    ]  # fmt: skip
+    assert consumer.asked == []
+
+
+def test_S04_a_position_moves_without_a_record_and_only_then() -> None:
+    one = reader(ScriptedConsumer(Chunk(A, [], 5, offsets=[]), Chunk(A, [], 5, offsets=[])), SplitState("t/0", 3))
+    (fetched,) = polled(one, 5)
+    assert (fetched.values, fetched.next_position) == ([], 5)
+
+
+def test_S01_only_own_splits_with_a_position_are_committed() -> None:
+    consumer = ScriptedConsumer()
+    one = reader(consumer, SplitState("t/0", 0), SplitState("t/1", 0))
+    one.notify_checkpoint_complete([SplitState("t/0", 4), SplitState("t/1", -1), SplitState("u/0", 2)])
+    one.notify_checkpoint_complete([SplitState("u/0", 2)])
+    assert consumer.committed == [{A: 4}]
+    silent = KafkaSourceReader(consumer, Trusting(), commits=False)  # type: ignore[arg-type]
+    silent.add_splits([SplitState("t/0", 0)])
+    silent.notify_checkpoint_complete([SplitState("t/0", 4)])
+    assert consumer.committed == [{A: 4}]
+
+
+gaps = st.lists(st.integers(1, 4), max_size=30)
+
+
+@given(
+    gaps,
+    st.lists(st.integers(1, 7), min_size=1, max_size=8),
+    st.lists(st.integers(1, 5), min_size=1),
+    st.integers(0, 80),
+)
+def test_any_chunks_and_any_batches_give_every_record_before_the_stop_once(
+    steps: list[int], lengths: list[int], batches: list[int], stop: int
+) -> None:
+    """Offsets have gaps, chunks any length, batches any size; each position leads to exactly what follows it."""
+    offsets = [sum(steps[: number + 1]) for number in range(len(steps))]
+    buffer = PartitionBuffer(SplitState("t/0", 0, stop=stop))
+    taken: list[int] = []
+    rest, turn = offsets, 0
+    chunks: list[Chunk] = []
+    while rest:
+        part, rest = rest[: lengths[turn % len(lengths)]], rest[lengths[turn % len(lengths)] :]
+        chunks.append(Chunk(A, list(map(_text, part)), part[-1] + 1, offsets=part, timestamps=part))
+        turn += 1
+    chunks.append(Chunk(A, [], 200, offsets=[], timestamps=[]))
+    finished = 0
+    for number, one in enumerate(chunks):
+        if not buffer.is_complete:
+            buffer.put(one, one.values)
+        while buffer.has_more and (number % 2 or one is chunks[-1] or buffer.is_complete):
+            fetched = buffer.take(batches[len(taken) % len(batches)])
+            assert fetched.timestamps is None or [_text(time) for time in fetched.timestamps] == fetched.values
+            taken += map(int, fetched.values)
+            finished += fetched.finished
+            following = [offset for offset in offsets if fetched.next_position <= offset < stop]
+            assert taken + following == [offset for offset in offsets if offset < stop]
+    assert finished == 1
+
+
+def _text(offset: int) -> bytes:
+    return b"%d" % offset
