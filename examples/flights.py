@@ -1,21 +1,26 @@
 """Delays by carrier, always up to date: each flight that comes in changes the totals of its carrier and puts them out.
 
-The flights are read from the topic `flights` of an embedded log, the totals go to its topic `carriers`, each exactly
-once. With `--load` the same program is another job, which brings flights from a CSV file into the topic:
+The flights are read from the topic `flights`, the totals go to the topic `carriers`, each exactly once. With `--load`
+the same program is another job, which brings flights from a CSV file into the topic. The topics are those of an
+embedded log:
 
     gunzip --keep examples/data/flights-2013-01.csv.gz
     tidegate run examples/flights.py -- --log flights-log --load examples/data/flights-2013-01.csv
     tidegate run examples/flights.py --parallelism 2 -- --log flights-log --bounded
+
+or, with `--bootstrap localhost:9092` in place of `--log flights-log`, those of Kafka:
+
+    tidegate dev-kafka --topic flights:4 --topic carriers:4
 """
 
-from argparse import ArgumentParser
+from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 
 import tidegate as tg
 from tidegate.files import CsvSource
-from tidegate.local import LocalSink, LocalSource
 
 PARTITIONS = 4
 
@@ -72,33 +77,58 @@ def carrier_of(record: Flight | CarrierTotals) -> str:
     return record.carrier
 
 
-def loading_job(log: str, csv: str) -> tg.Job:
-    """CSV file to topic. Flights of one carrier go to one partition, so that their order is kept."""
-    job = tg.Job("flights-load")
-    rows = job.source(CsvSource(csv, type=Flight, null_values=("NA", "")), name="rows")
-    topic = LocalSink(log, "flights", key=carrier_of, value=tg.Json(Flight), partitions=PARTITIONS)
-    rows.sink(topic, name="topic")
+def source_of(options: Namespace) -> Any:
+    if options.log is not None:
+        from tidegate.local import LocalSource
+
+        return LocalSource(options.log, "flights", value=tg.Json(Flight), bounded=options.bounded)
+    from tidegate.kafka import KafkaSource
+
+    return KafkaSource(options.bootstrap, "flights", value=tg.Json(Flight), bounded=options.bounded)
+
+
+def sink_to(options: Namespace, topic: str, type: type) -> Any:
+    """Records of one carrier go to one partition, so that their order is kept."""
+    if options.log is not None:
+        from tidegate.local import LocalSink
+
+        return LocalSink(options.log, topic, key=carrier_of, value=tg.Json(type), partitions=PARTITIONS)
+    from tidegate.kafka import KafkaSink
+
+    return KafkaSink(options.bootstrap, topic, key=carrier_of, value=tg.Json(type))
+
+
+def job_called(name: str, options: Namespace) -> tg.Job:
+    """What a job has read belongs to one log: with the other one it is another job."""
+    return tg.Job(name if options.log is not None else f"{name}-kafka")
+
+
+def loading_job(options: Namespace) -> tg.Job:
+    """CSV file to topic."""
+    job = job_called("flights-load", options)
+    rows = job.source(CsvSource(options.load, type=Flight, null_values=("NA", "")), name="rows")
+    rows.sink(sink_to(options, "flights", Flight), name="topic")
     return job
 
 
-def totals_job(log: str, *, bounded: bool) -> tg.Job:
-    """Topic to topic. Unless `bounded`, it goes on with whatever comes, until it is stopped."""
-    job = tg.Job("flights")
-    flights = job.source(LocalSource(log, "flights", value=tg.Json(Flight), bounded=bounded), name="flights")
+def totals_job(options: Namespace) -> tg.Job:
+    """Topic to topic. Unless bounded, it goes on with whatever comes, until it is stopped."""
+    job = job_called("flights", options)
+    flights = job.source(source_of(options), name="flights")
     totals = flights.key_by(carrier_of, key_type=str).process(TotalsByCarrier(), name="totals")
-    totals.sink(
-        LocalSink(log, "carriers", key=carrier_of, value=tg.Json(CarrierTotals), partitions=PARTITIONS), name="carriers"
-    )
+    totals.sink(sink_to(options, "carriers", CarrierTotals), name="carriers")
     return job
 
 
 def build(argv: list[str]) -> tg.Job:
-    parser = ArgumentParser(prog="flights.py", description="Delays by carrier on an embedded log.")
-    parser.add_argument("--log", required=True, metavar="DIR", help="folder of the embedded log")
-    parser.add_argument("--load", metavar="CSV", help="bring the flights of this file into the log, and end")
+    parser = ArgumentParser(prog="flights.py", description="Delays by carrier, on an embedded log or on Kafka.")
+    where = parser.add_mutually_exclusive_group(required=True)
+    where.add_argument("--log", metavar="DIR", help="folder of the embedded log")
+    where.add_argument("--bootstrap", metavar="HOST:PORT", help="a broker, or several with commas")
+    parser.add_argument("--load", metavar="CSV", help="bring the flights of this file into the topic, and end")
     parser.add_argument("--bounded", action="store_true", help="end where the topic ends now")
     options = parser.parse_args(argv)
-    return loading_job(options.log, options.load) if options.load else totals_job(options.log, bounded=options.bounded)
+    return loading_job(options) if options.load else totals_job(options)
 
 
 if __name__ == "__main__":

@@ -137,7 +137,7 @@ def test_each_operation_names_the_permission_that_it_lacks(guarded: Broker, app:
             }[operation]()
         return raised.value.failure.remedy
 
-    assert remedy_of("describe") == f"The user needs DESCRIBE on the transactional id {id!r}."
+    assert remedy_of("describe") == f"The user needs WRITE (it includes DESCRIBE) on the transactional id {id!r}."
     allow(guarded, ResourceType.TRANSACTIONAL_ID, id, AclOperation.DESCRIBE)
     assert app.describe(id) is not None
     assert remedy_of("commit") == f"The user needs WRITE on the transactional id {id!r}."

@@ -25,7 +25,7 @@ from tidegate.config.settings import (
 from tidegate.errors import InvalidError
 
 FILE_NAME = "tidegate.toml"
-INTERNAL_VARIABLES = ("TIDEGATE_FAIL_POINT", "TIDEGATE_WORKER", "TIDEGATE_TEST")
+INTERNAL_VARIABLES = ("TIDEGATE_FAIL_POINT", "TIDEGATE_KAFKA_", "TIDEGATE_WORKER", "TIDEGATE_TEST")
 """Variables whose names begin so are no settings: the engine's own."""
 _SERVICE_LINK = re.compile(r"(\w+_)?(SERVICE_(HOST|PORT)(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)")
 """What Kubernetes sets in every container beside a service that is called tidegate or tidegate-…, after the prefix."""

@@ -193,6 +193,7 @@ def test_a_mistake_in_a_variable_is_named_with_the_nearest_variable(tmp_path: Pa
 def test_variables_that_are_no_settings_are_left_alone(tmp_path: Path) -> None:
     others = (
         "TIDEGATE_FAIL_POINT",
+        "TIDEGATE_KAFKA_SASL_PASSWORD",
         "TIDEGATE_WORKER_SPEC",
         "TIDEGATE_SERVICE_HOST",
         "TIDEGATE_PORT",

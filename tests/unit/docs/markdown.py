@@ -1,4 +1,4 @@
-"""What tests ask of a Markdown document: fenced blocks, rows of tables, links, names in backticks; all over text."""
+"""What tests ask of a Markdown document: sections, fenced blocks, rows of tables, links, names in backticks."""
 
 import re
 from typing import NamedTuple
@@ -13,6 +13,13 @@ class Block(NamedTuple):
 
     language: str
     text: str
+
+
+def section(document: str, title: str) -> str:
+    """What stands under `## title`. A line of a program may begin with '## ', but not in a document of ours."""
+    found = re.search(rf"^## {re.escape(title)}\n(.*?)(?=^## |\Z)", document, re.MULTILINE | re.DOTALL)
+    assert found, f"there is no section {title}"
+    return str(found[1])
 
 
 def blocks(document: str) -> list[Block]:

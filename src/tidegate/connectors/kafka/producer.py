@@ -229,8 +229,19 @@ class KafkaProducer:
             return
         fatal = [] if self._reports.fatal is None else [Refused(self._reports.fatal)]
         candidates = [*([] if refused is None else [refused]), *fatal, *failed]
-        reason = next((one for one in candidates if one.error.code() not in CONSEQUENCES), candidates[0])
+        reason = next((one for one in candidates if one.error.code() not in CONSEQUENCES), None)
+        reason = reason or self._reason_of_transaction(candidates[0].topic) or candidates[0]
         self._failure = failure_of(self._error(reason))
+
+    def _reason_of_transaction(self, topic: str) -> Refused | None:
+        """Why librdkafka gave the transaction up, where its records only say that they were dropped. It tells whoever
+        calls it about the transaction, and of what may be called this changes nothing, in no state."""
+        try:
+            self._client.begin_transaction()
+        except KafkaException as error:
+            if error.args[0].txn_requires_abort():
+                return Refused(error.args[0], topic)
+        return None
 
     def _error(self, refused: Refused) -> TidegateError:
         if not refused.topic:

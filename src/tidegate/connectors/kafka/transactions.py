@@ -87,7 +87,7 @@ class KafkaTransactionAdmin:
     # ---- one transactional id --------------------------------------------------------------------------------------
 
     def describe(self, id: str) -> TransactionDescription | None:
-        subject = Subject(id=id, operation="DESCRIBE")
+        subject = Subject(id=id, operation="WRITE (it includes DESCRIBE)")
         return self._repeated(lambda: self._describe(id, subject))
 
     def _describe(self, id: str, subject: Subject) -> TransactionDescription | None:
@@ -136,7 +136,7 @@ class KafkaTransactionAdmin:
                 key_type=TRANSACTION_KEY, coordinator_keys=[id], version=FIND_COORDINATOR_VERSION
             )
             (row,) = self._brokers.send_any(request).coordinators
-            subject = Subject(id=id, operation="DESCRIBE")
+            subject = Subject(id=id, operation="WRITE (it includes DESCRIBE)")
             self._check_coordinator(row.error_code, f"finding the coordinator of {id!r}", subject)
             self._coordinators[id] = Address(row.host, row.port)
         return self._coordinators[id]

@@ -1,0 +1,64 @@
+"""Running totals, Kafka to Kafka: each order changes the total of its user and puts out the new one, exactly once.
+
+Orders are JSON, as {"user": "ada", "amount": 3, "ts": 1760000000000}; totals are {"user": "ada", "total": 7}. Both have
+the user as key, so that what concerns one user is in one partition and in order.
+
+    tidegate dev-kafka --topic orders:4 --topic totals:4
+    tidegate run examples/running_totals.py -p 2 -- --bootstrap localhost:9092 --input orders --output totals
+"""
+
+from argparse import ArgumentParser
+from collections.abc import Iterator
+
+import msgspec
+
+import tidegate as tg
+from tidegate.kafka import KafkaSink, KafkaSource
+
+
+class Order(msgspec.Struct, frozen=True):
+    """What the job needs of an order; other fields, as `ts`, are passed over."""
+
+    user: str
+    amount: int
+
+
+class Total(msgspec.Struct, frozen=True):
+    user: str
+    total: int
+
+
+class RunningTotal(tg.KeyedProcessFunction[str, Order, Total]):
+    total = tg.ValueState(int, default=0)
+
+    def process_element(self, value: Order, ctx: tg.KeyedContext[str]) -> Iterator[Total]:
+        total = self.total.value() + value.amount
+        self.total.update(total)
+        yield Total(ctx.key, total)
+
+
+def user_of(record: Order | Total) -> str:
+    return record.user
+
+
+def build(argv: list[str]) -> tg.Job:
+    parser = ArgumentParser(prog="running_totals.py", description="Running totals by user, Kafka to Kafka.")
+    parser.add_argument("--bootstrap", required=True, metavar="HOST:PORT", help="a broker, or several with commas")
+    parser.add_argument("--input", required=True, metavar="TOPIC")
+    parser.add_argument("--output", required=True, metavar="TOPIC")
+    parser.add_argument("--bounded", action="store_true", help="end where the input ends now")
+    parser.add_argument("--from", dest="start", choices=("earliest", "latest"), default="earliest")
+    options = parser.parse_args(argv)
+
+    job = tg.Job("running-totals")
+    source = KafkaSource(
+        options.bootstrap, options.input, value=tg.Json(Order), start=options.start, bounded=options.bounded
+    )
+    sink = KafkaSink(options.bootstrap, options.output, key=user_of, value=tg.Json(Total))
+    orders = job.source(source, name="orders")
+    orders.key_by(user_of, key_type=str).process(RunningTotal(), name="totals").sink(sink, name="output")
+    return job
+
+
+if __name__ == "__main__":
+    tg.main(build)
