@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from tests.kafka.brokers import Broker, unique
+from tests.kafka.brokers import VERSION, Broker, unique
 from tests.kafka.raw_requests import (
     ABORT,
     COMMIT,
@@ -135,6 +135,7 @@ def test_an_aborted_transaction_cannot_be_committed(
     assert kafka.values(left.topic) == []
 
 
+@pytest.mark.skipif(VERSION.startswith("3."), reason="brokers have version 5 of EndTxn since 4.0")
 def test_version_5_of_end_txn_raises_the_epoch_so_that_the_old_one_is_refused(
     kafka: Broker, admin: KafkaTransactionAdmin, raw: RawRequests
 ) -> None:
@@ -165,7 +166,9 @@ def test_a_transaction_that_ran_into_its_timeout_is_aborted_and_fenced(
 ) -> None:
     left = leave_transaction(kafka, admin, timeout=1)
     aborted = await_state(admin, left.id, TransactionState.COMPLETE_ABORT)
-    assert (aborted.producer_id, aborted.epoch) == (left.description.producer_id, left.description.epoch + 1)
+    assert aborted.producer_id == left.description.producer_id
+    # One in 3.9 and 4.3, two in 4.0.
+    assert aborted.epoch - left.description.epoch in (1, 2)
     assert admin.commit(*left.owner) is EndAnswer.REFUSED
     assert end(raw, left, COMMIT, version=3) == "PRODUCER_FENCED"
     assert kafka.values(left.topic) == []

@@ -159,8 +159,8 @@ def what_became(prepared: Prepared, found: TransactionDescription, wall: float) 
 
 def is_expiry(epoch: int, found: TransactionDescription) -> bool:
     """Whether `found` is what a coordinator leaves behind when the timeout of the transaction of `epoch` has passed: it
-    raises the epoch by one. InitProducerId does that, too, and raises it once more when its caller repeats it."""
-    return found.state in _ABORTED and found.epoch == epoch + 1
+    raises the epoch by one (3.9, 4.3) or two (4.0). InitProducerId does that, too, and goes on to `Empty`."""
+    return found.state in _ABORTED and found.epoch in (epoch + 1, epoch + 2)
 
 
 def _of_expiry(prepared: Prepared, wall: float) -> str:
