@@ -5,12 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration.mediums import LogMedium
 from tests.integration.running import Bench
 
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Iterator[Bench]:
-    made = Bench(tmp_path)
+    made = Bench(tmp_path, LogMedium(tmp_path / "log"))
     try:
         yield made
     finally:

@@ -8,7 +8,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,6 +16,7 @@ import msgspec
 
 from tests.integration import totals_program
 from tests.integration.exactly_once import Answer, Written, assert_exactly_once
+from tests.integration.mediums import Medium
 from tests.integration.programs import TIDEGATE, log_of, wait_until
 from tests.integration.totals_program import Order, RunningTotal, Total
 from tidegate.checkpoint.log import Completed, Entry, LogView, Takeover
@@ -23,11 +24,11 @@ from tidegate.checkpoint.manifest import Manifest, files_of
 from tidegate.checkpoint.protocol import SplitState
 from tidegate.checkpoint.store import CheckpointStore
 from tidegate.ids import JobName, OperatorName, SubtaskIndex
-from tidegate.local import LocalLog
 from tidegate.state.object_backend import ObjectStateBackend
 from tidegate.storage.resolve import open_storage
 
 PARTITIONS = 4
+OUTPUT_PARTITIONS = 2
 STARTS_MAX = 10
 KILLED = -signal.SIGKILL
 
@@ -41,14 +42,12 @@ def partition_of(order: Order) -> int:
     return int(order.user[1:]) % PARTITIONS
 
 
-def append(log: Path, found: Iterable[Order]) -> None:
-    by_partition: list[list[bytes]] = [[] for _ in range(PARTITIONS)]
+def by_partition(found: Iterable[Order]) -> list[list[bytes]]:
+    """As they are appended to a topic of `PARTITIONS`."""
+    encoded: list[list[bytes]] = [[] for _ in range(PARTITIONS)]
     for order in found:
-        by_partition[partition_of(order)].append(msgspec.json.encode(order))
-    with LocalLog(log) as opened:
-        opened.create_topic("orders", PARTITIONS)
-        for partition, values in enumerate(by_partition):
-            opened.append("orders", partition, values)
+        encoded[partition_of(order)].append(msgspec.json.encode(order))
+    return encoded
 
 
 class Started:
@@ -76,10 +75,13 @@ class Started:
                         found[int(folder.name)] = state
         return found
 
+    def wait_until(self, has_happened: Callable[[], bool], what: str) -> None:
+        """As long as the command has not ended."""
+        wait_until(lambda: has_happened() or self.process.poll() is not None, what)
+        assert has_happened(), f"the job ended with {self.process.returncode} before {what}:\n{self.said}"
+
     def wait_for_fail_point(self, index: int = 0) -> None:
-        mark = Path(f"{self._mark}.{index}")
-        wait_until(lambda: mark.exists() or self.process.poll() is not None, f"fail point {index}")
-        assert mark.exists(), f"the job ended with {self.process.returncode} before fail point {index}:\n{self.said}"
+        self.wait_until(Path(f"{self._mark}.{index}").exists, f"fail point {index}")
 
     def wait_until_stopped(self, count: int = 1) -> list[int]:
         """The pids of the processes that are stopped, as soon as there are `count`."""
@@ -105,16 +107,22 @@ class Started:
 
 
 class Bench:
-    """A log, a folder of checkpoints and a folder for sockets, and the starts made with them."""
+    """A medium, a folder of checkpoints and a folder for sockets, and the starts made with them.
 
-    def __init__(self, folder: Path) -> None:
-        self.log = folder / "log"
+    Where a method takes a job, it is the totals job by default, which is called `job`.
+    """
+
+    def __init__(self, folder: Path, medium: Medium) -> None:
+        self.medium = medium
         self.checkpoints = folder / "checkpoints"
+        self.job = medium.name("totals")
+        self.topic = medium.name("orders")
         self._folder = folder
         # Addresses of sockets must be short, so it cannot lie in the test's folder.
         self._sockets = Path(tempfile.mkdtemp(prefix="tidegate-test-"))
         self._starts: list[Started] = []
         self._marks: dict[tuple[str, str], Path] = {}
+        medium.create_topic(self.topic, PARTITIONS)
 
     def clear(self) -> None:
         """Leave no process and no socket behind, also when the test has failed."""
@@ -122,14 +130,21 @@ class Bench:
             started.send_to_all(signal.SIGKILL)
             started.process.wait()
         shutil.rmtree(self._sockets)
+        self.medium.clear()
+
+    def append(self, found: Iterable[Order]) -> None:
+        self.medium.append(self.topic, by_partition(found))
 
     # -- starting --
 
     def start(
-        self, *program_arguments: str, job: str = "totals", fail_point: str = "", options: Sequence[str] = ()
+        self, *program_arguments: str, job: str = "", fail_point: str = "", options: Sequence[str] = ()
     ) -> Started:
         """Start the totals job. The same fail points act once, however often the job is started with them."""
-        arguments = ["--log", str(self.log), "--job", job, *program_arguments]
+        job = job or self.job
+        self.medium.create_topic(_output_of(job), OUTPUT_PARTITIONS)
+        topics = ["--orders", self.topic, "--out", _output_of(job)]
+        arguments = [*self.medium.arguments, *topics, "--job", job, *program_arguments]
         return self.start_program(totals_program.__file__, arguments, job, fail_point, options)
 
     def start_program(
@@ -154,14 +169,16 @@ class Bench:
         self._starts.append(Started(process, said, mark))
         return self._starts[-1]
 
-    def repeat_until_finished(self, started: Started, *program_arguments: str, job: str = "totals") -> None:
+    def repeat_until_finished(
+        self, started: Started, *program_arguments: str, job: str = "", options: Sequence[str] = ()
+    ) -> None:
         """Start the same command again as long as it is killed, as a supervisor does."""
         for _ in range(STARTS_MAX):
             code = started.wait()
             if code == 0:
                 return
             assert code == KILLED, f"ended with {code}:\n{started.said}"
-            started = self.start(*program_arguments, job=job)
+            started = self.start(*program_arguments, job=job, options=options)
         raise AssertionError(f"not finished after {STARTS_MAX} starts:\n{started.said}")
 
     @property
@@ -171,50 +188,43 @@ class Bench:
 
     # -- looking --
 
-    def view(self, job: str = "totals") -> LogView:
-        return log_of(self.checkpoints, job)
+    def view(self, job: str = "") -> LogView:
+        return log_of(self.checkpoints, job or self.job)
 
-    def takeover(self, job: str = "totals") -> Takeover:
+    def takeover(self, job: str = "") -> Takeover:
         found = self.view(job).takeover
         assert found is not None, "nobody has taken over yet"
         return found
 
-    def read_up_to(self, job: str = "totals") -> int:
+    def read_up_to(self, job: str = "") -> int:
         """How many orders the newest completed checkpoint covers."""
         return sum(split.position for split in _splits(self.view(job).newest))
 
-    def output(self, job: str = "totals") -> list[Written]:
-        with LocalLog(self.log, create=False) as log:
-            topic = f"{job}-out"
-            numbers = range(log.partitions(topic)) if topic in log.topics() else ()
-            return [
-                Written(number, msgspec.json.decode(record.value or b"", type=Total))
-                for number in numbers
-                for record in log.read(topic, number)
-            ]
+    def output(self, job: str = "") -> list[Written]:
+        return [
+            Written(number, msgspec.json.decode(value, type=Total))
+            for number, values in enumerate(self.medium.read(_output_of(job or self.job)))
+            for value in values
+        ]
 
     def has_orders(self) -> bool:
-        if not (self.log / "log.sqlite").exists():
-            return False
-        with LocalLog(self.log, create=False) as log:
-            return log.topics().get("orders") == PARTITIONS and log.end_offset("orders", 0) > 0
+        return any(self.medium.read(self.topic))
 
-    def open_transactions(self, prefix: str = "") -> list[str]:
-        with LocalLog(self.log, create=False) as log:
-            found = [one.id for one in log.list_transactions(ongoing_only=True)]
-        return [id for id in found if not prefix or id.partition(":")[0] == prefix]
+    def open_transactions(self, job: str = "") -> list[str]:
+        """Those of the job: of its name as prefix."""
+        return [id for id in self.medium.open_transactions() if id.partition(":")[0] == (job or self.job)]
 
-    def pending(self, job: str = "totals") -> set[str]:
+    def pending(self, job: str = "") -> set[str]:
         """The ids of the transactions that the newest completed checkpoint names."""
         newest = self.view(job).newest
         found = [one for record in (newest.operators if newest else ()) for one in record.pending]
         return {one.committable.id for one in found}
 
-    def held(self, job: str = "totals") -> dict[str, tuple[int, int, list[tuple[int, int]]]]:
+    def held(self, job: str = "") -> dict[str, tuple[int, int, list[tuple[int, int]]]]:
         """The state in the newest completed checkpoint, by user."""
         manifest = self.view(job).newest
         assert manifest is not None
-        store = CheckpointStore(open_storage(str(self.checkpoints)), JobName(job))
+        store = CheckpointStore(open_storage(str(self.checkpoints)), JobName(job or self.job))
         record = manifest.operator(OperatorName("totals"))
         assert record is not None
         found: dict[str, tuple[int, int, list[tuple[int, int]]]] = {}
@@ -233,24 +243,29 @@ class Bench:
 
     # -- judging --
 
-    def assert_right(self, answer: Answer, job: str = "totals") -> None:
+    def assert_right(self, answer: Answer, job: str = "") -> None:
         """After the end of the job: output, state, transactions, files, processes and sockets are as they must be."""
         assert_exactly_once(answer.totals, self.output(job))
         assert self.held(job) == dict(answer.held)
         assert self.open_transactions(job) == []
         self.assert_nothing_is_left(job)
+        self.medium.assert_readers_are_free(_output_of(job or self.job))
 
-    def assert_nothing_is_left(self, job: str = "totals") -> None:
+    def assert_nothing_is_left(self, job: str = "") -> None:
         """No file that no entry of the log names, no process, no folder of sockets."""
         view = self.view(job)
         bodies = [entry.body for entry in view.entries if isinstance(entry, Entry)]
         manifests = [body.manifest for body in bodies if isinstance(body, Completed)]
-        store = CheckpointStore(open_storage(str(self.checkpoints)), JobName(job))
+        store = CheckpointStore(open_storage(str(self.checkpoints)), JobName(job or self.job))
         stored, named = set(store.state_files()), files_of(manifests)
         assert stored == named, f"left over: {sorted(stored - named)}; missing: {sorted(named - stored)}\n{self.said}"
         for started in self._starts:
             assert started.living() == {}, f"processes of start {started.pid} still live"
         assert list(self._sockets.iterdir()) == []
+
+
+def _output_of(job: str) -> str:
+    return f"{job}-out"
 
 
 def _splits(manifest: Manifest | None) -> tuple[SplitState, ...]:

@@ -10,15 +10,14 @@ from typing import Literal, NamedTuple
 
 import pytest
 
-from tests.integration.exactly_once import Answer, Written, answer_of, assert_exactly_once, differences
+from tests.integration.exactly_once import Written, answer_of, assert_exactly_once, differences
 from tests.integration.programs import wait_until
-from tests.integration.running import KILLED, Bench, Started, append, orders
+from tests.integration.running import KILLED, Bench, Started, orders
+from tests.integration.streams import Stream
 from tests.integration.totals_program import Total
 from tidegate import failpoints
 
 Victim = Literal["worker", "jobmanager", "everything"]
-COUNT = 8000
-ARGUMENTS = ("--bounded", "--pause", "0.0001")
 FEW, MANY = 100, 2000
 """Users: the state of few is inlined into the acknowledgement, that of many is stored as files."""
 
@@ -61,34 +60,6 @@ POINTS = (
 VICTIMS: tuple[Victim, ...] = ("worker", "jobmanager", "everything")
 
 
-def cases() -> list[object]:
-    """Each victim at each point. A representative part is quick enough for every run of the tests."""
-    return [
-        pytest.param(point, victim, id=f"{victim} at {point.place}", marks=() if is_quick else pytest.mark.slow)
-        for point in POINTS
-        for victim in VICTIMS
-        for is_quick in (point.is_quick and victim == point.owner,)
-    ]
-
-
-def fill(bench: Bench, users: int) -> Answer:
-    found = orders(0, COUNT, users)
-    append(bench.log, found)
-    return answer_of(found)
-
-
-def start_until(bench: Bench, fail_points: str, index: int) -> Started:
-    """Start the command, again where a fail point has killed it, until fail point `index` has acted."""
-    started = bench.start(*ARGUMENTS, fail_point=fail_points)
-    for before in range(index):
-        started.wait_for_fail_point(before)
-        if "@jobmanager" in fail_points.split(",")[before]:
-            started.process.wait(60)
-            started = bench.start(*ARGUMENTS, fail_point=fail_points)
-    started.wait_for_fail_point(index)
-    return started
-
-
 def kill_while_others_stand(bench: Bench, started: Started, victim: Victim) -> None:
     started.wait_until_stopped()
     if victim == "everything":
@@ -100,24 +71,6 @@ def kill_while_others_stand(bench: Bench, started: Started, victim: Victim) -> N
         started.send_to_all(signal.SIGCONT)
 
 
-@pytest.mark.parametrize(("point", "victim"), cases())
-def test_a_crash_loses_and_doubles_nothing(bench: Bench, point: Point, victim: Victim) -> None:
-    answer = fill(bench, point.users)
-    is_own = victim == point.owner
-    fail_points = [text for text in (point.first, point.place if is_own else f"{point.place}=stop") if text]
-    started = start_until(bench, ",".join(fail_points), len(fail_points) - 1)
-    assert 0 < bench.read_up_to() < COUNT, "not in the middle of the stream"
-    assert_there_was_something_to_do(bench, point)
-    if not is_own:
-        kill_while_others_stand(bench, started, victim)
-    bench.repeat_until_finished(started, *ARGUMENTS)
-    bench.assert_right(answer)
-    assert bench.view().attempt == 1 + len(fail_points), "there was another failure than the one that was made"
-    newest = bench.view().newest
-    assert newest is not None
-    assert all((handle.path is not None) == (point.users == MANY) for handle in newest.handles)
-
-
 def assert_there_was_something_to_do(bench: Bench, point: Point) -> None:
     """A recovery killed before it did its first step has that still to do."""
     undecided = set(bench.open_transactions())
@@ -127,53 +80,96 @@ def assert_there_was_something_to_do(bench: Bench, point: Point) -> None:
         assert undecided - bench.pending(), "nothing was left to be aborted"
 
 
+class CrashMatrix:
+    """The matrix on the medium of the `bench` that the subclass's module gives."""
+
+    stream: Stream
+
+    def is_quick(self, point: Point, victim: Victim) -> bool:
+        """Whether the case is among those for every run of the tests."""
+        return point.is_quick and victim == point.owner
+
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        if "point" in metafunc.fixturenames:
+            metafunc.parametrize(("point", "victim"), self.cases())
+
+    def cases(self) -> list[object]:
+        """Each victim at each point. A representative part is quick enough for every run of the tests."""
+        return [
+            pytest.param(
+                *(point, victim),
+                id=f"{victim} at {point.place}",
+                marks=() if self.is_quick(point, victim) else pytest.mark.slow,
+            )
+            for point in POINTS
+            for victim in VICTIMS
+        ]
+
+    def test_a_crash_loses_and_doubles_nothing(self, bench: Bench, point: Point, victim: Victim) -> None:
+        answer = self.stream.fill(bench, point.users)
+        is_own = victim == point.owner
+        fail_points = [text for text in (point.first, point.place if is_own else f"{point.place}=stop") if text]
+        started = self.stream.start_until(bench, ",".join(fail_points), len(fail_points) - 1)
+        assert_there_was_something_to_do(bench, point)
+        if not is_own:
+            kill_while_others_stand(bench, started, victim)
+        self.stream.finish(bench, started)
+        bench.assert_right(answer)
+        assert bench.view().attempt == 1 + len(fail_points), "there was another failure than the one that was made"
+        newest = bench.view().newest
+        assert newest is not None
+        assert all((handle.path is not None) == (point.users == MANY) for handle in newest.handles)
+
+    @pytest.mark.parametrize(
+        "victim", ["everything", *(pytest.param(v, marks=pytest.mark.slow) for v in ("worker", "jobmanager"))]
+    )
+    def test_a_crash_between_the_commits_of_two_sink_subtasks_loses_and_doubles_nothing(
+        self, bench: Bench, victim: Victim
+    ) -> None:
+        answer = self.stream.fill(bench, FEW)
+        started = self.stream.start_until(bench, "commit:before:3@worker-1=stop")
+
+        def uncommitted() -> int:
+            return len(bench.pending() & set(bench.open_transactions()))
+
+        wait_until(lambda: uncommitted() == 1, "the commit of the other subtask")
+        assert len(bench.pending()) == 2
+        kill_while_others_stand(bench, started, victim)
+        self.stream.finish(bench, started)
+        bench.assert_right(answer)
+        assert bench.view().attempt == 2
+
+    @pytest.mark.slow
+    def test_a_job_that_dies_at_each_step_of_each_recovery_ends_right(self, bench: Bench) -> None:
+        answer = self.stream.fill(bench, MANY)
+        places = (
+            "log-append:after:3",
+            "recovery-commit:before",
+            "recovery-commit:after",
+            "recovery-commit:after:2",
+            "trigger:after",
+            "log-append:before:2",
+            "recovery-abort:before",
+            "recovery-abort:after",
+        )
+        for place in places:
+            started = self.stream.start(bench, f"{place}@jobmanager")
+            started.wait_for_fail_point()
+            assert started.wait() == KILLED
+        self.stream.assert_is_in_the_middle(bench)
+        self.stream.finish(bench, self.stream.start(bench))
+        bench.assert_right(answer)
+        assert bench.view().attempt == 1 + len(places)
+
+
+class TestTheEmbeddedLog(CrashMatrix):
+    """Where transactions begin and commit in a millisecond."""
+
+    stream = Stream(pause=0.0001)
+
+
 def test_every_fail_point_is_in_the_matrix() -> None:
     assert {point.name for point in POINTS} == set(failpoints.NAMES)
-
-
-@pytest.mark.parametrize(
-    "victim", ["everything", *(pytest.param(v, marks=pytest.mark.slow) for v in ("worker", "jobmanager"))]
-)
-def test_a_crash_between_the_commits_of_two_sink_subtasks_loses_and_doubles_nothing(
-    bench: Bench, victim: Victim
-) -> None:
-    answer = fill(bench, FEW)
-    started = bench.start(*ARGUMENTS, fail_point="commit:before:3@worker-1=stop")
-    started.wait_for_fail_point()
-
-    def uncommitted() -> int:
-        return len(bench.pending() & set(bench.open_transactions()))
-
-    wait_until(lambda: uncommitted() == 1, "the commit of the other subtask")
-    assert len(bench.pending()) == 2
-    assert 0 < bench.read_up_to() < COUNT
-    kill_while_others_stand(bench, started, victim)
-    bench.repeat_until_finished(started, *ARGUMENTS)
-    bench.assert_right(answer)
-    assert bench.view().attempt == 2
-
-
-@pytest.mark.slow
-def test_a_job_that_dies_at_each_step_of_each_recovery_ends_right(bench: Bench) -> None:
-    answer = fill(bench, MANY)
-    places = (
-        "log-append:after:3",
-        "recovery-commit:before",
-        "recovery-commit:after",
-        "recovery-commit:after:2",
-        "trigger:after",
-        "log-append:before",
-        "recovery-abort:before",
-        "recovery-abort:after",
-    )
-    for place in places:
-        started = bench.start(*ARGUMENTS, fail_point=f"{place}@jobmanager")
-        started.wait_for_fail_point()
-        assert started.wait() == KILLED
-    assert 0 < bench.read_up_to() < COUNT
-    bench.repeat_until_finished(bench.start(*ARGUMENTS), *ARGUMENTS)
-    bench.assert_right(answer)
-    assert bench.view().attempt == 1 + len(places)
 
 
 # ---- the checker ---------------------------------------------------------------------------------------------------

@@ -5,10 +5,8 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -37,6 +35,11 @@ class Killer:
     def _start(self) -> Started:
         return self._bench.start(options=OPTIONS)
 
+    def step_for(self, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            self.step()
+
     def step(self) -> None:
         time.sleep(self._chance.uniform(0.05, LONGEST_LIFE))
         victim = self._chance.choice(("worker", "worker", "jobmanager", "everything"))
@@ -59,35 +62,38 @@ class Killer:
                 os.kill(self._chance.choice(found), signal.SIGKILL)
 
 
-@pytest.fixture
-def writer(bench: Bench) -> Iterator["subprocess.Popen[str]"]:
-    root = Path(__file__).parents[2]
-    command = [sys.executable, "-m", order_writer.__name__, str(bench.log)]
-    process = subprocess.Popen(command, cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
+class Soak:
+    """The minute on the medium of the `bench` that the subclass's module gives."""
+
+    @pytest.fixture
+    def writer(self, bench: Bench) -> Iterator["subprocess.Popen[str]"]:
+        with order_writer.running(bench.topic, bench.medium.arguments) as process:
+            yield process
+
+    def happen_in_the_middle(self, bench: Bench) -> None:
+        """What else goes wrong, once."""
+
+    @pytest.mark.slow
+    @pytest.mark.timeout(SECONDS + 120)
+    def test_random_kills_lose_and_double_nothing(self, bench: Bench, writer: "subprocess.Popen[str]") -> None:
+        print(f"SOAK_SEED={SEED}")
+        wait_until(bench.has_orders, "the first order")
+        killer = Killer(bench, random.Random(SEED))
+        killer.step_for(SECONDS / 2)
+        self.happen_in_the_middle(bench)
+        killer.step_for(SECONDS / 2)
+        said, _ = writer.communicate("", timeout=30)
+        count = int(said)
+        answer = answer_of(orders(0, count, order_writer.USERS))
+        wait_until(lambda: bench.read_up_to() == count, "the last order's checkpoint")
+        wait_until(lambda: len(bench.output()) >= count, "the last order's commit")
+        killer.started.process.send_signal(signal.SIGTERM)
+        assert killer.started.wait() == 0, killer.started.said
+        bench.assert_right(answer)
+        print(f"{count} orders, {len(killer.kills)} kills, {bench.view().attempt} attempts")
+        assert {"worker", "jobmanager", "everything"} <= set(killer.kills)
+        assert bench.view().attempt > len(killer.kills) // 4, "most kills hit nothing"
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(SECONDS + 120)
-def test_random_kills_lose_and_double_nothing(bench: Bench, writer: "subprocess.Popen[str]") -> None:
-    print(f"SOAK_SEED={SEED}")
-    wait_until(bench.has_orders, "the first order")
-    killer = Killer(bench, random.Random(SEED))
-    deadline = time.monotonic() + SECONDS
-    while time.monotonic() < deadline:
-        killer.step()
-    said, _ = writer.communicate("", timeout=30)
-    count = int(said)
-    answer = answer_of(orders(0, count, order_writer.USERS))
-    wait_until(lambda: bench.read_up_to() == count, "the last order's checkpoint")
-    wait_until(lambda: len(bench.output()) >= count, "the last order's commit")
-    killer.started.process.send_signal(signal.SIGTERM)
-    assert killer.started.wait() == 0, killer.started.said
-    bench.assert_right(answer)
-    print(f"{count} orders, {len(killer.kills)} kills, {bench.view().attempt} attempts")
-    assert {"worker", "jobmanager", "everything"} <= set(killer.kills)
-    assert bench.view().attempt > len(killer.kills) // 4, "most kills hit nothing"
+class TestTheEmbeddedLog(Soak):
+    """Where nothing else goes wrong."""

@@ -112,9 +112,9 @@ def test_a_program_that_raises_on_import_shows_its_own_traceback_first(project: 
 
 
 def test_a_connector_of_a_later_version_is_refused_with_those_there_are(project: Project) -> None:
-    project.write(("tidegate.local import LocalSink", "tidegate.kafka import KafkaSink"))
+    project.write(("tidegate.local import LocalSink", "tidegate.pulsar import PulsarSink"))
     done = project.run("run", "app.py")
-    assert_refused(done, 2, "tidegate.kafka is not in this version", "tidegate.local", tracebacks=1)
+    assert_refused(done, 2, "tidegate.pulsar is not in this version", "tidegate.kafka, tidegate.local", tracebacks=1)
 
 
 @pytest.mark.parametrize("way", ["tidegate run", "python"])

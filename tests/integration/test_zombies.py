@@ -8,7 +8,7 @@ import pytest
 
 from tests.integration.exactly_once import Answer, answer_of
 from tests.integration.programs import wait_until
-from tests.integration.running import Bench, Started, append, orders
+from tests.integration.running import Bench, Started, orders
 
 COUNT = 8000
 ARGUMENTS = ("--bounded", "--pause", "0.0001")
@@ -17,7 +17,7 @@ TAKEN_OVER = 4
 
 def fill(bench: Bench) -> Answer:
     found = orders(0, COUNT, 100)
-    append(bench.log, found)
+    bench.append(found)
     return answer_of(found)
 
 
@@ -25,7 +25,7 @@ def slow(place: str) -> object:
     return pytest.param(place, marks=pytest.mark.slow)
 
 
-def wait_for_checkpoint(bench: Bench, started: Started, job: str = "totals") -> None:
+def wait_for_checkpoint(bench: Bench, started: Started, job: str = "") -> None:
     """Until the job is in the middle of the stream."""
 
     def has_completed() -> bool:
@@ -168,7 +168,7 @@ def test_a_job_leaves_alone_what_a_job_with_a_longer_name_has_prepared(
     assert len(bench.open_transactions(restarted)) >= 2
     dying.send_to_all(signal.SIGKILL)
     bench.repeat_until_finished(dying, *ARGUMENTS, job=restarted)
-    assert bench.open_transactions() == prepared
+    assert bench.medium.open_transactions() == prepared
     standing.send_to_all(signal.SIGCONT)
     assert standing.wait() == 0, standing.said
     for job in (waiting, restarted):

@@ -7,14 +7,19 @@ computed here.
 
 import argparse
 import time
+from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
 import tidegate as tg
-from tidegate.local import LocalSink, LocalSource
+from tidegate.checkpoint.protocol import SplitState
+from tidegate.operators.contracts import Fetched, Sink, Source, SourceContext, SourceReader
 
 REMEMBERED = 3
 """Marks that are kept for each user."""
+FIRST_PATIENCE = 3.0
+"""Seconds for which a reader that was given something waits for its first records."""
 
 
 class Order(msgspec.Struct, frozen=True):
@@ -40,6 +45,43 @@ class Total(msgspec.Struct, frozen=True):
     ages: int
 
 
+class PromptReader:
+    """Begins by waiting for what comes first, so that already the first checkpoint covers something, however long it
+    takes to get connected. See `SourceReader`."""
+
+    def __init__(self, inner: SourceReader) -> None:
+        self._inner = inner
+        self._wait_until: float | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def add_splits(self, splits: Sequence[SplitState]) -> None:
+        self._inner.add_splits(splits)
+        self._wait_until = time.monotonic() + FIRST_PATIENCE
+
+    def poll(self, max_records: int) -> Fetched | None:
+        fetched = self._inner.poll(max_records)
+        while fetched is None and self._wait_until is not None and time.monotonic() < self._wait_until:
+            time.sleep(0.001)
+            fetched = self._inner.poll(max_records)
+        self._wait_until = None
+        return fetched
+
+
+class PromptSource:
+    """The source `inner`, with readers that are prompt."""
+
+    def __init__(self, inner: Source) -> None:
+        self._inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def open_reader(self, context: SourceContext) -> SourceReader:
+        return PromptReader(self._inner.open_reader(context))
+
+
 class RunningTotal(tg.KeyedProcessFunction[str, Order, Total]):
     """One total for each order."""
 
@@ -62,8 +104,12 @@ class RunningTotal(tg.KeyedProcessFunction[str, Order, Total]):
 def build(argv: list[str]) -> tg.Job:
     """The job that the arguments describe."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--log", required=True)
-    parser.add_argument("--job", default="totals")
+    medium = parser.add_mutually_exclusive_group(required=True)
+    medium.add_argument("--log", help="the folder of an embedded log")
+    medium.add_argument("--bootstrap", help="host and port of a Kafka broker")
+    parser.add_argument("--orders", required=True, help="topic")
+    parser.add_argument("--out", required=True, help="topic")
+    parser.add_argument("--job", required=True)
     parser.add_argument("--bounded", action="store_true")
     parser.add_argument("--pause", type=float, default=0.0, help="seconds that each order takes")
     arguments = parser.parse_args(argv)
@@ -74,10 +120,7 @@ def build(argv: list[str]) -> tg.Job:
         return order
 
     job = tg.Job(arguments.job)
-    source = LocalSource(arguments.log, "orders", value=tg.Json(Order), bounded=arguments.bounded)
-    sink = LocalSink(
-        arguments.log, f"{arguments.job}-out", key=lambda total: total.user, value=tg.Json(Total), partitions=2
-    )
+    source, sink = on_kafka(arguments) if arguments.bootstrap else on_the_embedded_log(arguments)
     (
         job.source(source, name="orders")
         .map(take_time, name="pace")
@@ -86,6 +129,22 @@ def build(argv: list[str]) -> tg.Job:
         .sink(sink, name="out")
     )
     return job
+
+
+def on_the_embedded_log(arguments: argparse.Namespace) -> tuple[Source, Sink]:
+    from tidegate.local import LocalSink, LocalSource
+
+    source = LocalSource(arguments.log, arguments.orders, value=tg.Json(Order), bounded=arguments.bounded)
+    return source, LocalSink(arguments.log, arguments.out, key=lambda total: total.user, value=tg.Json(Total))
+
+
+def on_kafka(arguments: argparse.Namespace) -> tuple[Source, Sink]:
+    from tidegate.kafka import KafkaSink, KafkaSource
+
+    source = KafkaSource(arguments.bootstrap, arguments.orders, value=tg.Json(Order), bounded=arguments.bounded)
+    if arguments.bounded:
+        source = PromptSource(source)
+    return source, KafkaSink(arguments.bootstrap, arguments.out, key=lambda total: total.user, value=tg.Json(Total))
 
 
 if __name__ == "__main__":

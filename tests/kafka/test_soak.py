@@ -1,0 +1,26 @@
+"""A minute of random kills on Kafka, with the death and return of the broker in the middle of it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.running import Bench
+from tests.integration.test_soak import Soak
+from tests.kafka.conftest import OwnKafka
+from tests.kafka.medium import KafkaMedium, kafka_bench
+
+
+@pytest.fixture
+def bench(own_kafka: OwnKafka, tmp_path: Path) -> Iterator[Bench]:
+    with kafka_bench(own_kafka(), tmp_path) as made:
+        yield made
+
+
+class TestKafka(Soak):
+    """With a broker that dies too."""
+
+    def happen_in_the_middle(self, bench: Bench) -> None:
+        assert isinstance(bench.medium, KafkaMedium)
+        bench.medium.broker.kafka.kill()
+        bench.medium.broker.kafka.restart()
