@@ -4,16 +4,15 @@ It reads what it is given from exactly where it is told: partitions are assigned
 that is not there is an error, never a jump. The group serves lag tools alone: nothing is ever read back from it.
 """
 
+import ctypes
 import logging
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent import futures
-from concurrent.futures import Future
 from itertools import groupby
 from typing import Any, Literal, cast
 
 import confluent_kafka
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, Message
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import KafkaError, KafkaException, Message
 
 from tidegate.clock import Clock, SystemClock
 from tidegate.connectors.kafka.client import Chunk, Columns, Header, TopicPartition
@@ -79,7 +78,6 @@ class ConfluentConsumer:
     def __init__(
         self,
         connection: Connection,
-        admin: AdminClient,
         group: str,
         columns: Columns = VALUES_ONLY,
         isolation: Isolation = "read_committed",
@@ -93,7 +91,7 @@ class ConfluentConsumer:
         self._positions: dict[TopicPartition, int] = {}
         self._told: list[KafkaError] = []
         self._log = RareLog(clock or SystemClock())
-        self._commits = GroupCommits(admin, group, self._log)
+        self._commits = GroupCommits(group, self._log)
         self.lost_offsets = 0
         """Offsets that were passed over because they are gone, under on_lost_offsets='earliest'."""
         config: dict[str, Any] = {
@@ -106,6 +104,7 @@ class ConfluentConsumer:
             "auto.offset.reset": "error",
             "isolation.level": isolation,
             "error_cb": self._told.append,
+            "on_commit": self._commits.answered,
         }
         try:
             self._client = confluent_kafka.Consumer(config)
@@ -128,7 +127,7 @@ class ConfluentConsumer:
 
     def fetch(self, max_records: int) -> list[Chunk]:
         messages = self._client.consume(max_records, 0)
-        self._commits.serve()
+        self._commits.send(self._client)
         self._look_at_told()
         if not any(map(_ERROR, messages)):
             return self._chunks(messages)
@@ -225,52 +224,59 @@ class ConfluentConsumer:
 
     def commit_group_offsets(self, positions: Mapping[TopicPartition, int]) -> None:
         self._commits.want(positions)
+        self._commits.send(self._client)
 
     def close(self) -> None:
-        self._commits.finish()
-        self._client.close()
+        """Waits for `CLOSED_WITHIN` at most."""
+        self._client.unassign()
+        until = time.monotonic() + CLOSED_WITHIN
+        while self._commits.is_under_way and time.monotonic() < until:
+            self._client.poll(0.01)
+            self._commits.send(self._client)
+        if self._commits.is_under_way:
+            # Closing and collecting it would both wait for the answer, a minute and longer, with all of Python held up.
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._client))
+        else:
+            self._client.close()
 
 
 class GroupCommits:
     """Commits of group offsets, one under way at a time: of those that have to wait only the newest is kept.
 
-    They go through the admin client, because a consumer with a commit under way cannot be closed before it is answered.
+    Through the consumer and not an admin client: in librdkafka 2.16, whatever an admin client asks a group's
+    coordinator ends the process when the connection breaks (librdkafka's issues 3663 and 4605).
     """
 
-    def __init__(self, admin: AdminClient, group: str, log: RareLog) -> None:
-        self._admin = admin
+    def __init__(self, group: str, log: RareLog) -> None:
         self._group = group
         self._log = log
         self._wanted: Mapping[TopicPartition, int] = {}
-        self._under_way: Future[Any] | None = None
+        self.is_under_way = False
 
     def want(self, positions: Mapping[TopicPartition, int]) -> None:
         self._wanted = positions
-        self.serve()
 
-    def serve(self) -> None:
-        """Look whether the last one was answered; send the next. Does not wait."""
-        if self._under_way is not None and self._under_way.done():
-            self._look_at(self._under_way)
-            self._under_way = None
-        if self._under_way is None and self._wanted:
-            offsets = [_at(partition, offset) for partition, offset in self._wanted.items()]
-            wanted = ConsumerGroupTopicPartitions(self._group, offsets)
-            self._wanted = {}
-            sent = self._admin.alter_consumer_group_offsets([wanted], request_timeout=ANSWER_WITHIN)
-            self._under_way = sent[self._group]
+    def send(self, client: confluent_kafka.Consumer) -> None:
+        """Unless one is under way. Does not wait."""
+        if self.is_under_way or not self._wanted:
+            return
+        offsets = [_at(partition, offset) for partition, offset in self._wanted.items()]
+        self._wanted = {}
+        try:
+            client.commit(offsets=offsets, asynchronous=True)
+            self.is_under_way = True
+        except KafkaException as error:
+            self._failed(error)
 
-    def finish(self) -> None:
-        """Wait for what is under way, for `CLOSED_WITHIN` at most."""
-        self.serve()
-        if self._under_way is not None:
-            futures.wait([self._under_way], CLOSED_WITHIN)
-
-    def _look_at(self, answered: "Future[Any]") -> None:
-        error = answered.exception()
-        problems = [error] if error else [one.error for one in answered.result().topic_partitions if one.error]
+    def answered(self, error: KafkaError | None, partitions: Sequence[confluent_kafka.TopicPartition]) -> None:
+        """librdkafka's callback, called while the consumer is polled."""
+        self.is_under_way = False
+        problems = [error] if error else [partition.error for partition in partitions if partition.error]
         if problems:
-            self._log.warn(f"offsets of group {self._group}, which serve lag tools only, were not set: {problems[0]}")
+            self._failed(problems[0])
+
+    def _failed(self, error: object) -> None:
+        self._log.warn(f"offsets of group {self._group}, which serve lag tools only, were not committed: {error}")
 
 
 def lost_offsets(partition: TopicPartition, bootstrap: str, offset: int, low: int, end: int) -> LostDataError:

@@ -94,7 +94,8 @@ class KafkaSource:
             raise InvalidError("group='' is no name", remedy="Leave it out for the job's name.")
         self._group = group
         self._commits_group_offsets = commit_group_offsets
-        bound = _where("bounded", "latest" if bounded is True else bounded, self._selection) if bounded else None
+        end = "latest" if bounded is True else bounded
+        bound = None if end is False else _where("bounded", end, self._selection)
         self._discovery = Discovery(
             self.connection, self._selection, _where("start", start, self._selection), bound, self._isolation
         )
@@ -129,7 +130,7 @@ class KafkaSource:
         )
         group = self._group or context.job
         admin = admin_client(self.connection)
-        consumer = ConfluentConsumer(self.connection, admin, group, columns, self._isolation, self._on_lost_offsets)
+        consumer = ConfluentConsumer(self.connection, group, columns, self._isolation, self._on_lost_offsets)
         identity = TopicIdentity(admin, self.connection.bootstrap, self._selection, SystemClock())
         return KafkaSourceReader(consumer, identity, self._include, self._commits_group_offsets)
 

@@ -37,9 +37,7 @@ def test_a_split_id_is_its_partition() -> None:
 def test_a_pattern_must_match_the_whole_name() -> None:
     selection = Selection(pattern=re.compile(r"orders-\d+"))
     assert "orders-12" in selection
-    assert not {"orders-", "old-orders-12", "orders-12x"} & {
-        name for name in ["orders-12x", "old-orders-12"] if name in selection
-    }
+    assert not [name for name in ("orders-", "old-orders-12", "orders-12x") if name in selection]
     assert "orders" not in Selection(("orders-1", "order"))
 
 
@@ -183,7 +181,7 @@ def test_a_topic_that_stays_unknown_is_lost(monkeypatch: pytest.MonkeyPatch) -> 
     watch, _, clock = watched(monkeypatch, {})
     watch.add([SPLIT])
     clock.time += identity.UNKNOWN_WITHIN
-    with pytest.raises(LostDataError, match="t/0 at .* is not there any more"):
+    with pytest.raises(LostDataError, match=r"t/0 at .* is not there any more"):
         watch.verified()
 
 

@@ -1,6 +1,9 @@
 # ruff: noqa: N802  (some names begin with the entry of the fault list that they are about)
 """KafkaSource's arguments, and its reader over a consumer that brings what a test gives it."""
 
+import importlib
+import importlib.util
+import sys
 from collections import deque
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -73,6 +76,20 @@ def test_the_inspection_has_what_is_needed_and_no_secret() -> None:
     assert isinstance(spec, RecoverySpec)
     assert spec.arguments["isolation"] == "read_uncommitted"
     assert "very secret" not in str(spec)
+
+
+@pytest.mark.parametrize(
+    ("module_name", "package"), [("confluent_kafka", "confluent-kafka"), ("kafka", "kafka-python")]
+)
+def test_a_client_library_that_is_missing_is_named(
+    module_name: str, package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == module_name else find(name))
+    monkeypatch.delitem(sys.modules, "tidegate.kafka", raising=False)
+    with pytest.raises(InvalidError, match=f"needs {package}, ") as refused:
+        importlib.import_module("tidegate.kafka")
+    assert refused.value.failure.remedy == "pip install 'tidegate[kafka]'"
 
 
 # ---- the reader ----------------------------------------------------------------------------------------------------
@@ -164,10 +181,13 @@ def test_what_is_fetched_ahead_is_bounded_in_bytes() -> None:
     consumer = ScriptedConsumer(*(chunk(A, number, 1, size) for number in range(100)))
     one = reader(consumer, SplitState("t/0", 0))
     assert one.poll(1) is not None
-    del consumer.chunks[40:]
-    before = len(consumer.chunks)
-    assert one.poll(1) is not None
-    assert before - len(consumer.chunks) <= module.BUFFERED_BYTES // size + 1
+    # Now it knows how large they are.
+    consumer.chunks.extend(chunk(A, 10_000 + number, 1, size) for number in range(100))
+    for _ in range(150):
+        before = len(consumer.chunks)
+        assert one.poll(1) is not None
+        assert before - len(consumer.chunks) <= module.BUFFERED_BYTES // size + 1
+    assert len(consumer.chunks) > 100 - 50 - module.BUFFERED_BYTES // size - 2
 
 
 def test_S02_records_at_and_behind_the_stop_are_left_out_and_the_partition_is_let_go() -> None:
