@@ -67,7 +67,7 @@ class KafkaMedium:
         try:
             self.broker.end_offsets(topic)
         except KafkaException as error:
-            if error.args[0].code() != KafkaError.NOT_LEADER_FOR_PARTITION:
+            if error.args[0].code() not in (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.UNKNOWN_LEADER_EPOCH):
                 raise
             return False
         return True

@@ -3,14 +3,11 @@ one."""
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
-from confluent_kafka import Consumer, TopicPartition
 
-from tests.kafka.brokers import Broker
 from tidegate.checkpoint.protocol import SplitState
 from tidegate.ids import Attempt, JobName, OperatorName, SubtaskIndex
 from tidegate.kafka import KafkaSource
@@ -101,29 +98,3 @@ def positions(splits: Sequence[SplitState]) -> dict[str, int]:
 
 def stops(splits: Sequence[SplitState]) -> dict[str, int | None]:
     return {split.id: split.stop for split in splits}
-
-
-# ---- groups --------------------------------------------------------------------------------------------------------
-
-# Through a consumer: in librdkafka 2.16 an AdminClient's questions about a group end the process when the coordinator
-# is only starting or moves (its issues 3663 and 4605).
-
-
-def group_offsets(kafka: Broker, group: str, topic: str) -> dict[int, int]:
-    """By partition, of those that have one."""
-    with member(kafka, group) as consumer:
-        wanted = [TopicPartition(topic, number) for number in kafka.partitions(topic)]
-        return {one.partition: one.offset for one in consumer.committed(wanted, PATIENCE) if one.offset >= 0}
-
-
-def set_group_offsets(kafka: Broker, group: str, topic: str, offsets: Mapping[int, int]) -> None:
-    with member(kafka, group) as consumer:
-        wanted = [TopicPartition(topic, number, offset) for number, offset in offsets.items()]
-        consumer.commit(offsets=wanted, asynchronous=False)
-
-
-def member(kafka: Broker, group: str) -> "closing[Consumer]":
-    """Of no rebalance: it subscribes to nothing."""
-    return closing(
-        Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": group, "enable.auto.commit": False, "log_level": 0})
-    )

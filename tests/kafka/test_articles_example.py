@@ -28,12 +28,12 @@ class TestKafka(ArticlesExample):
         medium = articles.bench.medium
         assert isinstance(medium, KafkaMedium)
         broker = medium.broker
-        first, second = (articles.topic, 0), (articles.topic, 1)
         started.wait_until(
-            lambda: broker.group_offsets(articles.job) == {first: 2, second: 1}, "the commit of the group's offsets"
+            lambda: broker.group_offsets(articles.job, articles.topic) == {0: 2, 1: 1},
+            "the commit of the group's offsets",
         )
         # The next checkpoint would put them right again.
         started.send_to_all(signal.SIGSTOP)
         started.wait_until_stopped(3)
-        broker.set_group_offsets(articles.job, {first: 5, second: 0})
-        assert broker.group_offsets(articles.job) == {first: 5, second: 0}
+        broker.set_group_offsets(articles.job, articles.topic, {0: 5, 1: 0})
+        assert broker.group_offsets(articles.job, articles.topic) == {0: 5, 1: 0}

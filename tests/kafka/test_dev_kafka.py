@@ -61,11 +61,11 @@ def test_offsets_groups_and_partitions_can_be_changed(kafka: Broker) -> None:
     kafka.produce(topic, ["a", "b", "c"])
     kafka.delete_records(topic, 0, 2)
     kafka.add_partitions(topic, 3)
-    kafka.set_group_offsets(f"group-of-{topic}", {(topic, 0): 2})
+    kafka.set_group_offsets(f"group-of-{topic}", topic, {0: 2})
     assert kafka.values(topic) == [b"c"]
     assert kafka.start_offsets(topic) == {0: 2, 1: 0, 2: 0}
-    assert kafka.group_offsets(f"group-of-{topic}") == {(topic, 0): 2}
-    assert kafka.group_offsets("a-group-that-nobody-made") == {}
+    assert kafka.group_offsets(f"group-of-{topic}", topic) == {0: 2}
+    assert kafka.group_offsets("a-group-that-nobody-made", topic) == {}
     kafka.delete_topic(topic)
 
 

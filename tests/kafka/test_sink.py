@@ -1,4 +1,3 @@
-# ruff: noqa: N802  (some names begin with the entry of the fault list that they are about)
 """What the Kafka sink writes is what was given to it: partitions, keys, headers, timestamps and order."""
 
 import gc

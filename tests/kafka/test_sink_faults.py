@@ -1,4 +1,3 @@
-# ruff: noqa: N802  (names begin with the entry of the fault list that they are about)
 """What goes wrong around the Kafka sink's transactions loses nothing, doubles nothing, and is called by its name."""
 
 import os

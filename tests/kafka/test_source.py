@@ -1,4 +1,3 @@
-# ruff: noqa: N802  (some names begin with the entry of the fault list that they are about)
 """Reading real topics: what starts, stops, gaps, null values and headers look like to a job. The faults a broker can
 make besides are in `test_source_faults`."""
 
@@ -10,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.kafka.brokers import Broker, unique
-from tests.kafka.reading import Reading, positions, set_group_offsets, stops
+from tests.kafka.reading import Reading, positions, stops
 from tidegate.connectors.kafka import cluster
 from tidegate.errors import InvalidError, UnavailableError
 from tidegate.formats import Json, String
@@ -297,7 +296,7 @@ def test_a_pattern_finds_topics_whose_whole_name_matches_also_later(kafka: Broke
 
 
 def test_a_pattern_leaves_internal_topics_out(kafka: Broker) -> None:
-    set_group_offsets(kafka, unique("group"), kafka.create_topic(), {0: 0})
+    kafka.set_group_offsets(unique("group"), kafka.create_topic(), {0: 0})
     assert "__consumer_offsets" in kafka.admin.list_topics(timeout=10).topics
     assert not [split.id for split in texts(kafka, pattern=".*").discover(None) if split.id.startswith("__")]
 

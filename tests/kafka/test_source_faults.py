@@ -1,4 +1,3 @@
-# ruff: noqa: N802  (some names begin with the entry of the fault list that they are about)
 """What a broker and its operators can do to a reading job: offsets that vanish, topics that are made anew, groups that
 others use. State wins, and nothing is passed over in silence."""
 
@@ -15,7 +14,7 @@ from kafka import KafkaAdminClient
 
 from tests.kafka.brokers import Broker, unique
 from tests.kafka.conftest import OwnKafka
-from tests.kafka.reading import Reading, group_offsets, positions, set_group_offsets
+from tests.kafka.reading import Reading, positions
 from tidegate.connectors.kafka import cluster, consumer, identity
 from tidegate.errors import InvalidError, LostDataError, UnavailableError
 from tidegate.formats import String
@@ -43,16 +42,16 @@ def test_S01_offsets_of_the_group_are_written_after_checkpoints_and_never_read(k
     reading = Reading(source).records(2, max_records=2)
     taken = reading.checkpoint()
     reading.reader.notify_checkpoint_complete(taken)
-    reading.until(lambda one: group_offsets(kafka, group, topic) == {0: 2, 1: 0})
+    reading.until(lambda one: kafka.group_offsets(group, topic) == {0: 2, 1: 0})
     reading.crash()
     for wrong in (0, 4):
-        set_group_offsets(kafka, group, topic, {0: wrong})
+        kafka.set_group_offsets(group, topic, {0: wrong})
         again = Reading(source, taken).records(2).for_a_while()
         again.close()
         assert again.all == ["c", "d"]
     with closing(KafkaAdminClient(bootstrap_servers=kafka.bootstrap)) as admin:
         admin.delete_groups([group])
-    assert group_offsets(kafka, group, topic) == {}
+    assert kafka.group_offsets(group, topic) == {}
     last = Reading(source, taken).records(2)
     last.close()
     assert last.all == ["c", "d"]
@@ -65,7 +64,7 @@ def test_S01_only_what_the_reader_was_given_is_committed_and_nothing_without_a_p
     reading = Reading(source, all_splits[:2])
     told = [*all_splits[1:], msgspec.structs.replace(all_splits[0], position=-1)]
     reading.reader.notify_checkpoint_complete(told)
-    reading.until(lambda one: group_offsets(kafka, group, topic) == {1: 0}).close()
+    reading.until(lambda one: kafka.group_offsets(group, topic) == {1: 0}).close()
 
 
 def test_S01_without_commit_group_offsets_nothing_is_committed(kafka: Broker) -> None:
@@ -74,14 +73,14 @@ def test_S01_without_commit_group_offsets_nothing_is_committed(kafka: Broker) ->
     reading = Reading(texts(kafka, topic, group=group, commit_group_offsets=False)).records(1)
     reading.reader.notify_checkpoint_complete(reading.checkpoint())
     reading.for_a_while().close()
-    assert group_offsets(kafka, group, topic) == {}
+    assert kafka.group_offsets(group, topic) == {}
 
 
 def test_S01_the_group_is_called_like_the_job_by_default(kafka: Broker) -> None:
     topic = kafka.create_topic()
     reading = Reading(texts(kafka, topic))
     reading.reader.notify_checkpoint_complete(reading.checkpoint())
-    reading.until(lambda one: group_offsets(kafka, "reading", topic) == {0: 0}).close()
+    reading.until(lambda one: kafka.group_offsets("reading", topic) == {0: 0}).close()
 
 
 @pytest.fixture
@@ -301,7 +300,7 @@ def test_a_broker_that_hangs_holds_nothing_up(own_kafka: OwnKafka, monkeypatch: 
     reading = Reading(source).records(1)
     # One commit must have worked: librdkafka then knows the coordinator that will not answer.
     reading.reader.notify_checkpoint_complete(reading.checkpoint())
-    reading.until(lambda one: group_offsets(kafka, "reading", topic) == {0: 1})
+    reading.until(lambda one: kafka.group_offsets("reading", topic) == {0: 1})
     kafka.kafka.pause()
     reading.reader.notify_checkpoint_complete(reading.checkpoint())
     for asked in (lambda: source.discover(None), lambda: Reading(source, reading.checkpoint()).records(1)):

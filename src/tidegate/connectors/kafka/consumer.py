@@ -90,8 +90,9 @@ class ConfluentConsumer:
         self._on_lost_offsets = on_lost_offsets
         self._positions: dict[TopicPartition, int] = {}
         self._told: list[KafkaError] = []
-        self._log = RareLog(clock or SystemClock())
-        self._commits = GroupCommits(group, self._log)
+        clock = clock or SystemClock()
+        self._log = RareLog(clock)
+        self._commits = GroupCommits(group, self._log, clock)
         self.lost_offsets = 0
         """Offsets that were passed over because they are gone, under on_lost_offsets='earliest'."""
         config: dict[str, Any] = {
@@ -241,36 +242,45 @@ class ConfluentConsumer:
 
 
 class GroupCommits:
-    """Commits of group offsets, one under way at a time: of those that have to wait only the newest is kept.
+    """Commits of group offsets, few under way at a time: of those that have to wait only the newest is kept.
 
     Through the consumer and not an admin client: in librdkafka 2.16, whatever an admin client asks a group's
     coordinator ends the process when the connection breaks (librdkafka's issues 3663 and 4605).
     """
 
-    def __init__(self, group: str, log: RareLog) -> None:
+    def __init__(self, group: str, log: RareLog, clock: Clock) -> None:
         self._group = group
         self._log = log
+        self._clock = clock
         self._wanted: Mapping[TopicPartition, int] = {}
-        self.is_under_way = False
+        self._under_way = 0
+        self._sent_at = 0.0
+
+    @property
+    def is_under_way(self) -> bool:
+        return self._under_way > 0
 
     def want(self, positions: Mapping[TopicPartition, int]) -> None:
         self._wanted = positions
 
     def send(self, client: confluent_kafka.Consumer) -> None:
-        """Unless one is under way. Does not wait."""
-        if self.is_under_way or not self._wanted:
+        """Unless one has just been sent: whether it was answered shows when the consumer is polled, and a reader that
+        has enough in hand does not do that. Does not wait."""
+        now = self._clock.now().monotonic
+        if not self._wanted or (self._under_way and now < self._sent_at + ANSWER_WITHIN):
             return
         offsets = [_at(partition, offset) for partition, offset in self._wanted.items()]
         self._wanted = {}
         try:
             client.commit(offsets=offsets, asynchronous=True)
-            self.is_under_way = True
+            self._under_way += 1
+            self._sent_at = now
         except KafkaException as error:
             self._failed(error)
 
     def answered(self, error: KafkaError | None, partitions: Sequence[confluent_kafka.TopicPartition]) -> None:
         """librdkafka's callback, called while the consumer is polled."""
-        self.is_under_way = False
+        self._under_way -= 1
         problems = [error] if error else [partition.error for partition in partitions if partition.error]
         if problems:
             self._failed(problems[0])

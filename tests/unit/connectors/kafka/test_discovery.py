@@ -1,4 +1,3 @@
-# ruff: noqa: N802  (some names begin with the entry of the fault list that they are about)
 """What is decided about topics and positions without asking a broker."""
 
 import re

@@ -1,4 +1,3 @@
-# ruff: noqa: N802  (some names begin with the entry of the fault list that they are about)
 """What became of a transaction is read from its coordinator and its partitions, and never from an error."""
 
 import msgspec

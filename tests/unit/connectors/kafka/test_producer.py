@@ -1,4 +1,3 @@
-# ruff: noqa: N802  (some names begin with the entry of the fault list that they are about)
 """Records reach librdkafka in order and none is forgotten: when its queue is full, when one is refused, when one fails.
 
 The librdkafka is real; no broker is there, so that queues fill and records time out.

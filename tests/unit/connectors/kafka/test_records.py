@@ -1,4 +1,3 @@
-# ruff: noqa: N802  (some names begin with the entry of the fault list that they are about)
 """Records as a stream's values: what is asked for is filled, formats never see what is not there."""
 
 from typing import Any

@@ -1,4 +1,3 @@
-# ruff: noqa: N802  (some names begin with the entry of the fault list that they are about)
 """Recovery sees a sink's transactions by ids, and refuses timeouts and permissions that cannot be right."""
 
 import pytest

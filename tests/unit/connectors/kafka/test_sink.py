@@ -1,4 +1,3 @@
-# ruff: noqa: N802  (some names begin with the entry of the fault list that they are about)
 """The Kafka sink refuses what cannot be right, and prepares only what is certainly there."""
 
 import logging

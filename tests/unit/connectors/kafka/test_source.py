@@ -1,4 +1,3 @@
-# ruff: noqa: N802  (some names begin with the entry of the fault list that they are about)
 """KafkaSource's arguments, and its reader over a consumer that brings what a test gives it."""
 
 import importlib
