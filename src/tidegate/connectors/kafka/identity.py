@@ -12,7 +12,7 @@ from tidegate.checkpoint.protocol import SplitState
 from tidegate.clock import Clock
 from tidegate.connectors.kafka.cluster import Topic, TopicQuestion
 from tidegate.connectors.kafka.discovery import TOPIC_ID, Selection, partition_of, refuse_foreign
-from tidegate.errors import LostDataError, UnavailableError
+from tidegate.errors import InvalidError, LostDataError, UnavailableError
 
 CHECKED_EVERY = 10.0
 """Seconds between two looks at the topics that are being read."""
@@ -101,7 +101,12 @@ class TopicIdentity:
     def _compare(self, split: SplitState, topics: Mapping[str, Topic]) -> None:
         topic = topics.get(partition_of(split.id).topic)
         known = split.attributes.get(TOPIC_ID)
-        if topic is None or known is None or topic.id == known:
+        if known is None:
+            raise InvalidError(
+                f"the position of {split.id} in the checkpoint is not one in a Kafka topic",
+                remedy="A source that read another system before needs another name=; or start afresh (--fresh).",
+            )
+        if topic is None or topic.id == known:
             return
         raise LostDataError(
             f"topic {topic.name!r} at {self._bootstrap} was deleted and created anew since it was "

@@ -164,6 +164,13 @@ def test_S11_a_topic_of_another_id_is_not_read(monkeypatch: pytest.MonkeyPatch) 
         watch.verified()
 
 
+def test_a_position_of_another_system_is_not_taken_for_an_offset(monkeypatch: pytest.MonkeyPatch) -> None:
+    watch, _, _ = watched(monkeypatch, topic("one"))
+    watch.add([SplitState("t/0", 5, attributes={"created": "another log"})])
+    with pytest.raises(InvalidError, match="the position of t/0 in the checkpoint is not one in a Kafka topic"):
+        watch.verified()
+
+
 def test_a_broker_that_does_not_know_the_topic_yet_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     watch, answers, clock = watched(monkeypatch, {}, topic("one", 0), topic("one"))
     watch.add([SPLIT])
