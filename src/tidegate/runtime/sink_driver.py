@@ -57,6 +57,11 @@ class SinkDriver:
         self._ask_for_room_at: float | None = None
 
     @property
+    def is_open(self) -> bool:
+        """Whether the first transaction is open. It stays so, unlike room, which comes and goes between two questions."""
+        return self._transactions.current is not None
+
+    @property
     def is_writable(self) -> bool:
         """Whether a batch may be written now. Asks the sink: `wake_at` depends on what it said last."""
         current = self._transactions.current

@@ -193,7 +193,7 @@ class Task:
 
     def _announce(self) -> None:
         driver = self._parts.sink_driver
-        if not self._is_announced and (driver is None or driver.is_writable):
+        if not self._is_announced and (driver is None or driver.is_open):
             self._is_announced = True
             self._send(TaskRunning(self.id))
 

@@ -8,6 +8,7 @@ from tidegate.checkpoint.protocol import CheckpointCompleted
 from tidegate.connectors.collections import CollectionSink, CollectionSinkWriter, CollectionTransaction
 from tidegate.ids import Attempt, CheckpointId
 from tidegate.operators.contracts import SinkContext
+from tidegate.runtime.control import TaskRunning
 
 
 class NarrowSink(CollectionSink):
@@ -85,6 +86,17 @@ def test_records_wait_until_the_sink_has_room_and_lose_nothing() -> None:
     bench.clock.time += 0.01
     bench.settle()
     assert list(sink.open.values()) == [[1, 2, 3, 4]]
+
+
+def test_a_task_runs_whether_or_not_its_sink_has_room_at_that_moment() -> None:
+    """Room may come between two questions of one step, and then nothing wakes the task for it."""
+    sink = NarrowSink()
+    sink.has_room = False
+    job = tg.Job("copying")
+    job.source(HandSource(), name="src").sink(sink, name="out")
+    bench = Bench(job, options=AT_ONCE).deploy()
+    bench.finish()
+    assert [str(said.task) for said in bench.heard(TaskRunning)] == ["src[0]"]
 
 
 def test_a_barrier_waits_behind_records_for_which_there_is_no_room() -> None:
