@@ -10,8 +10,8 @@ from tidegate.testing.sim.__main__ import main
 from tidegate.testing.sim.world import run_seed
 
 FOUND = {
-    1257: "A task said that it runs when its sink had room. It had none at that question and some at the next one of the "
-    "same step, so nothing woke the task again, and the job waited for it for ever.",
+    1257: "A task said that it runs when its sink had room. It had none at that question and some at the next one of "
+    "the same step, so nothing woke the task again, and the job waited for it for ever.",
     2701: "A JobManager that had created the log slept, and won a position that others had used and pruned since: it "
     "ran the whole job once more. The entry below, which is never pruned, was its own.",
     3487: "A JobManager that never took over was stopped while it waited to start workers again: it committed, aborted "

@@ -58,7 +58,7 @@ class SinkDriver:
 
     @property
     def is_open(self) -> bool:
-        """Whether the first transaction is open. It stays so, unlike room, which comes and goes between two questions."""
+        """Whether a transaction is open. Unlike room, which comes and goes between two questions, this lasts."""
         return self._transactions.current is not None
 
     @property
