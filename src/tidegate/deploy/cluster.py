@@ -50,6 +50,7 @@ class WorkerParameters(msgspec.Struct, frozen=True):
     life_fd: int
     """The child's end of the socket pair."""
     parent: int
+    log_format: str = "text"
 
 
 def encode_parameters(parameters: WorkerParameters) -> str:
@@ -101,8 +102,10 @@ class LocalCluster:
         executor: Executor,
         host: str,
         clock: Clock,
+        log_format: str = "text",
     ) -> None:
         self._program = program
+        self._log_format = log_format
         self._max_parallelism = max_parallelism
         self._folder = folder
         self._executor = executor
@@ -202,6 +205,7 @@ class LocalCluster:
             data_address=self._folder.address(f"data-{attempt}-{worker}"),
             life_fd=theirs.fileno(),
             parent=os.getpid(),
+            log_format=self._log_format,
         )
         try:
             with theirs, without_interrupts():

@@ -22,6 +22,7 @@ from tidegate.deploy.executor import InlineExecutor, ThreadExecutor, WakeUp
 from tidegate.deploy.fail_points import arm_from
 from tidegate.deploy.in_process import InProcessCluster, InProcessLoop
 from tidegate.deploy.local import LocalLoop
+from tidegate.deploy.logs import JSON, telling_logs
 from tidegate.deploy.processes import host_name, process_record
 from tidegate.deploy.program import ProgramSpec, load, same_program
 from tidegate.deploy.runtime_folder import RuntimeFolder
@@ -38,7 +39,6 @@ from tidegate.storage.memory import MemoryStorage
 from tidegate.storage.port import Storage
 from tidegate.storage.resolve import open_storage
 
-JSON = "json"
 MEMORY = "memory"
 IN_MEMORY_URL = "memory:"
 
@@ -63,7 +63,8 @@ def _reporting(log_format: str, open_reporter: OpenReporter) -> Iterator[Reporte
     """Where every line is for machines, the error with which the job ends is one of them, and is not shown again."""
     reporter = open_reporter(log_format)
     try:
-        yield reporter
+        with telling_logs(reporter.event):
+            yield reporter
     except TidegateError as error:
         if log_format == JSON:
             failure = error.failure
@@ -91,7 +92,7 @@ def _run(
     if options.in_process or spec is None:
         failure = _in_process(manager, graph, store, reporter)
     else:
-        failure = _with_processes(manager, graph, store, reporter, spec, config.max_parallelism)
+        failure = _with_processes(manager, graph, store, reporter, spec, config)
     if failure is not None:
         raise_failure(failure)
     return _result(manager.status(SystemClock().now()))
@@ -113,7 +114,7 @@ def _with_processes(
     store: CheckpointStore,
     reporter: Reporter,
     spec: ProgramSpec,
-    max_parallelism: int,
+    config: ResolvedConfig,
 ) -> Failure | None:
     """With what the JobManager ended."""
     with ExitStack() as stack:
@@ -122,9 +123,10 @@ def _with_processes(
         folder = RuntimeFolder()
         stack.callback(folder.remove)
         clock = SystemClock()
-        cluster = stack.enter_context(
-            closing(LocalCluster(spec, max_parallelism, folder, executor, host_name(), clock))
+        started = LocalCluster(
+            spec, config.max_parallelism, folder, executor, host_name(), clock, log_format=config.log_format
         )
+        cluster = stack.enter_context(closing(started))
         performer = JobManagerPerformer(manager, graph, cluster, store, executor, clock, reporter)
         stack.enter_context(closing(performer))
         LocalLoop(performer, cluster, executor, wake_up).run()

@@ -24,6 +24,7 @@ from tidegate.clock import SystemClock
 from tidegate.deploy.cluster import PARAMETERS_VARIABLE, WorkerParameters, decode_parameters
 from tidegate.deploy.executor import ThreadExecutor, WakeUp
 from tidegate.deploy.fail_points import arm_from
+from tidegate.deploy.logs import telling_logs, worker_tell
 from tidegate.deploy.processes import die_with_parent, failure_of_exit, ignore_interrupts
 from tidegate.deploy.program import load
 from tidegate.deploy.wires import Context, ControlClient, DataWires
@@ -56,7 +57,8 @@ def main() -> NoReturn:
     if isinstance(sys.stdout, io.TextIOWrapper):
         # It is killed when its attempt fails: what user code said until then must be out.
         sys.stdout.reconfigure(line_buffering=True)
-    code = WorkerProcess(parameters).run()
+    with telling_logs(worker_tell(parameters.worker, parameters.log_format)):
+        code = WorkerProcess(parameters).run()
     for stream in (sys.stdout, sys.stderr):
         # None when it was closed from the start. Where its reader is gone, nobody misses what it holds.
         if stream is not None:

@@ -15,8 +15,7 @@ from tidegate.connectors.kafka import errors, security
 from tidegate.connectors.kafka.settings import CONSUMER_ONLY, PRODUCER_ONLY, Setting, is_secret, text_of
 from tidegate.errors import InvalidError
 
-LOGGER = logging.getLogger("tidegate.kafka")
-"""Where librdkafka's messages go, when the client is polled."""
+LOGGER = logging.getLogger("tidegate.kafka.librdkafka")
 
 HIDDEN = "***"
 CLIENT_ID = "tidegate"
@@ -24,6 +23,17 @@ PORT_MAX = 65_535
 ENVIRONMENT_PREFIX = "TIDEGATE_KAFKA_"
 
 _SERVER = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[^\s\[\]:/,]+):(?P<port>[0-9]+)")
+
+
+class LibraryLog:
+    """Takes librdkafka's messages, when a client is polled, as news for who looks for them (at DEBUG): several a second
+    come from each client while a broker is away, and what matters of them is also told as an error."""
+
+    def log(self, level: int, message: str, *arguments: object) -> None:
+        LOGGER.debug(message, *arguments)
+
+
+LIBRARY_LOG = LibraryLog()
 
 
 @dataclass(frozen=True, repr=False)
@@ -64,7 +74,7 @@ class Connection:
 
     def _config(self, without: frozenset[str]) -> dict[str, Any]:
         chosen = {name: value for name, value in self.settings.items() if name not in without}
-        return {"client.id": CLIENT_ID, **chosen, "bootstrap.servers": self.bootstrap, "logger": LOGGER}
+        return {"client.id": CLIENT_ID, **chosen, "bootstrap.servers": self.bootstrap, "logger": LIBRARY_LOG}
 
     def check(self) -> None:
         """Let librdkafka look at every name and value, without connecting. Raises InvalidError."""
