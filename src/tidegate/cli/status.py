@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 CHECKPOINT_LINE_EVERY = 10.0
 """Seconds between two plain lines about completed checkpoints, at least."""
+DONE = "done"
+"""The state of a job that has ended: the last line always says how much was done."""
 JSON_STATUS_EVERY = 1.0
 """Seconds between two JSON lines with the whole status while its state stays the same, at least."""
 _STYLES = {"info": "", "warning": "yellow", "error": "bold red"}
@@ -111,10 +113,12 @@ class PlainLines:
     def update(self, status: JobStatus) -> None:
         for line in render_changes(self._before, status):
             self._write(line)
+        has_ended = status.state == DONE and (self._before is None or self._before.state != DONE)
         self._before = status
         now = self._clock.now().monotonic
         newest = status.checkpoint
-        if newest is not None and newest.id != self._told and now - self._told_at >= CHECKPOINT_LINE_EVERY:
+        is_new = newest is not None and newest.id != self._told
+        if newest is not None and (has_ended or (is_new and now - self._told_at >= CHECKPOINT_LINE_EVERY)):
             self._write(render_status(status))
             self._told, self._told_at = newest.id, now
 

@@ -113,6 +113,18 @@ def test_plain_lines_tell_changes_at_once_and_checkpoints_now_and_then() -> None
     assert stream.getvalue().startswith("2023-11-14T22:13:20Z totals running")
 
 
+def test_the_last_plain_line_says_how_much_was_done_however_soon_it_comes() -> None:
+    stream = io.StringIO()
+    reporter = PlainLines(stream, StandingClock())
+    done = msgspec.structs.replace(completed(1), state="done")
+    for status in (completed(1), done, done):
+        reporter.update(status)
+    assert [line.split(" ", 1)[1] for line in stream.getvalue().splitlines()][-2:] == [
+        "totals done, attempt 1",
+        render_status(done),
+    ]
+
+
 def test_plain_events_show_their_level_and_fields() -> None:
     stream = io.StringIO()
     reporter = PlainLines(stream, StandingClock())
