@@ -106,6 +106,8 @@ class RecoverySpec(msgspec.Struct, frozen=True):
     """'module:function', called with `arguments`, returns a sink's TransactionRecovery or a source's
     SourceInspection."""
     arguments: dict[str, str] = {}
+    place: str = ""
+    """Where that leads, for people: 'Kafka at broker:9092'."""
 
 
 # ---- JobManager to task --------------------------------------------------------------------------------------------

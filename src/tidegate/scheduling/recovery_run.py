@@ -123,7 +123,8 @@ class RecoveryRun:
 
 
 def _described(step: recovery.Step) -> str:
-    sink = f"the external system of sink {step.target.sink}"
+    place = step.target.record.recovery.place or "the external system"
+    sink = f"{place}, for sink {step.target.sink}"
     match step:
         case recovery.CheckTimeout():
             return f"{sink} (its transactions' timeout)"

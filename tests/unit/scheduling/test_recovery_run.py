@@ -43,7 +43,7 @@ def test_a_system_that_does_not_answer_at_all_is_told() -> None:
     told, again = found.wake(at(3.0))
     assert isinstance(told, Tell)
     assert told.level == "warning"
-    assert f"the external system of sink {WRITE} (the list of open transactions)" in told.text
+    assert f"the external system, for sink {WRITE} (the list of open transactions)" in told.text
     assert told.text.endswith("no answer yet")
     assert again == WakeAt(13.0)
 

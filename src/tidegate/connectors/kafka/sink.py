@@ -108,7 +108,8 @@ class KafkaSink:
     @property
     def recovery_spec(self) -> RecoverySpec:
         arguments = self.connection.arguments() | {"delivery": self.delivery}
-        return RecoverySpec("tidegate.connectors.kafka.recovery:open_recovery", arguments)
+        place = f"Kafka at {self.connection.bootstrap}"
+        return RecoverySpec("tidegate.connectors.kafka.recovery:open_recovery", arguments, place)
 
     def open_writer(self, context: SinkContext) -> TransactionalSink[Any]:
         from tidegate.connectors.kafka.plain_sink import PlainSinkWriter, UnguaranteedSinkWriter

@@ -70,7 +70,8 @@ class LocalSink:
 
     @property
     def recovery_spec(self) -> RecoverySpec:
-        return RecoverySpec("tidegate.connectors.local.sink:open_recovery", {"directory": str(self.directory)})
+        directory = str(self.directory)
+        return RecoverySpec("tidegate.connectors.local.sink:open_recovery", {"directory": directory}, directory)
 
     def open_writer(self, context: SinkContext) -> TransactionalSink[Any]:
         log = LocalLog(self.directory, create=self.partitions is not None, clock=self.clock)
