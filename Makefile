@@ -15,7 +15,7 @@ PYTHONS := $(or $(PYTHON),python3.14 python3.13 python3.12 python3.11 python3)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo kafka kafka-ready test test-long lint format types sim bench bench-kafka clean
+.PHONY: help demo kafka kafka-ready test test-long lint format types sim bench bench-local clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
@@ -53,10 +53,10 @@ sim: $(READY) ## crash schedules in the simulated world, one for each seed (SEED
 	$(RUN)/python -m tidegate.testing.sim --step 2 --first 1 --seeds $$(($(SEEDS) - 1)); odd=$$?; \
 	wait $$even && exit $$odd
 
-bench: $(READY) ## measure throughput and checkpoint pauses on the embedded log (BENCH_ARGS=...)
+bench-local: $(READY) ## measure throughput and checkpoint pauses on the embedded log (BENCH_ARGS=...)
 	@$(RUN)/python benchmarks/run.py $(BENCH_ARGS)
 
-bench-kafka: $(READY) ## measure throughput from Kafka to Kafka, beside a bare loop (BENCH_ARGS=...)
+bench: $(READY) ## measure throughput from Kafka to Kafka, beside a bare loop (BENCH_ARGS=...)
 	@$(RUN)/python benchmarks/kafka_totals.py $(BENCH_ARGS)
 
 clean: ## remove everything that these commands made, .venv too
