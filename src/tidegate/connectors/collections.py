@@ -36,7 +36,7 @@ from tidegate.operators.contracts import (
     TransactionalSink,
     TransactionInfo,
     TransactionRecovery,
-    owned_by,
+    owned_ids,
 )
 
 
@@ -270,8 +270,8 @@ class CollectionRecovery:
 
     def open_transactions(self, prefix: str, sink: OperatorName) -> list[TransactionalId]:
         with self._store.lock:
-            found = [TransactionalId.parse(transaction.id) for transaction in self._store.with_records()]
-        return sorted(id for id in found if id is not None and owned_by(id, prefix, sink))
+            found = [transaction.id for transaction in self._store.with_records()]
+        return owned_ids(found, prefix, sink)
 
     def describe(self, id: TransactionalId) -> TransactionInfo | None:
         with self._store.lock:

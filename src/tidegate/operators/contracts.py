@@ -327,6 +327,12 @@ OperatorFactory = Callable[[], Operator]
 """Makes a fresh operator for one subtask of one attempt."""
 
 
+def owned_ids(texts: Iterable[str], prefix: str, sink: OperatorName) -> list[TransactionalId]:
+    """Those of `texts` that are ids of this sink of this job, parsed, sorted: what `open_transactions` answers."""
+    parsed = map(TransactionalId.parse, texts)
+    return sorted(id for id in parsed if id is not None and owned_by(id, prefix, sink))
+
+
 def owned_by(id: TransactionalId, prefix: str, sink: OperatorName) -> bool:
     """Whether `id` belongs to this sink of this job, in whatever instance and attempt."""
     return id.prefix == prefix and id.sink == sink

@@ -28,6 +28,7 @@ from tidegate.connectors.kafka.client import (
     TransactionDescription,
     TransactionState,
 )
+from tidegate.connectors.kafka.pauses import growing
 from tidegate.errors import CorruptError, InvalidError, UnavailableError
 
 LOGGER = logging.getLogger("tidegate.kafka")
@@ -243,7 +244,7 @@ def _commit(admin: TransactionAdmin, prepared: Prepared, clock: Clock, pause: Ca
     """Done only when the partitions know it, too: then readers see it, and no death of a coordinator undoes that."""
     why = ""
     is_asked = False
-    seconds = FIRST_PAUSE
+    pauses = growing(FIRST_PAUSE, LONGEST_PAUSE)
     for attempt in range(COMMIT_ATTEMPTS):
         judgement = stand(admin, prepared, clock)
         match judgement:
@@ -265,8 +266,7 @@ def _commit(admin: TransactionAdmin, prepared: Prepared, clock: Clock, pause: Ca
                 why = _end(admin, prepared)
                 if not why:
                     continue
-        pause(seconds)
-        seconds = min(2 * seconds, LONGEST_PAUSE)
+        pause(next(pauses))
     return Retry(why)
 
 
@@ -326,7 +326,7 @@ def abort(admin: TransactionAdmin, id: str, pause: Callable[[float], None] = tim
     admin.fence(id)
     if before is None or not before.partitions:
         return
-    seconds = FIRST_PAUSE
+    pauses = growing(FIRST_PAUSE, LONGEST_PAUSE)
     for attempt in range(COMMIT_ATTEMPTS):
         hanging = [
             row
@@ -338,6 +338,5 @@ def abort(admin: TransactionAdmin, id: str, pause: Callable[[float], None] = tim
         if attempt >= MARKERS_MISSING_AFTER:
             LOGGER.warning("%s is aborted, but its coordinator wrote no markers: writing them", id)
             admin.write_markers(hanging, commit=False)
-        pause(seconds)
-        seconds = min(2 * seconds, LONGEST_PAUSE)
+        pause(next(pauses))
     raise UnavailableError(f"{id} is aborted, and still open in {_listed(before.partitions)}")

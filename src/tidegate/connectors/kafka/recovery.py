@@ -14,7 +14,7 @@ from tidegate.connectors.kafka.outcomes import Prepared
 from tidegate.connectors.kafka.transactions import KafkaTransactionAdmin
 from tidegate.errors import InvalidError
 from tidegate.ids import Attempt, LogInstance, OperatorName, SubtaskIndex, TransactionalId
-from tidegate.operators.contracts import TransactionInfo, owned_by
+from tidegate.operators.contracts import TransactionInfo, owned_ids
 
 LOGGER = logging.getLogger("tidegate.kafka.sink")
 
@@ -73,8 +73,7 @@ class KafkaRecovery:
         # A broker leaves out what the user may not describe, without a word. Describing one id is refused aloud.
         nobody = TransactionalId(prefix, LogInstance("none"), Attempt(0), sink, SubtaskIndex(0), 0)
         self._admin.describe(str(nobody))
-        found = [TransactionalId.parse(id) for id in self._admin.open_ids()]
-        return sorted(id for id in found if id is not None and owned_by(id, prefix, sink))
+        return owned_ids(self._admin.open_ids(), prefix, sink)
 
     def describe(self, id: TransactionalId) -> TransactionInfo | None:
         found = self._admin.describe(str(id))

@@ -5,7 +5,7 @@ It aborts only by `fence`, and concludes nothing from an error: what happened to
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from kafka.protocol.admin import (
@@ -26,6 +26,7 @@ from tidegate.connectors.kafka.client import (
 from tidegate.connectors.kafka.connection import Connection
 from tidegate.connectors.kafka.errors import Subject
 from tidegate.connectors.kafka.messages import FIRST_VERSION, MAXIMUM_TIMEOUT_SETTING, Cluster
+from tidegate.connectors.kafka.pauses import growing
 from tidegate.connectors.kafka.wire import Address, Brokers, check, name_of
 from tidegate.errors import UnavailableError
 
@@ -294,7 +295,7 @@ class KafkaTransactionAdmin:
     def _repeated(self, once: Callable[[], T]) -> T:
         """Its result, after as many tries as it takes until it raises no UnavailableError or patience is over."""
         deadline = time.monotonic() + self._patience
-        for pause in _pauses():
+        for pause in growing(FIRST_PAUSE, LONGEST_PAUSE):
             try:
                 return once()
             except UnavailableError:
@@ -306,10 +307,3 @@ class KafkaTransactionAdmin:
 
     def close(self) -> None:
         self._brokers.close()
-
-
-def _pauses() -> Iterator[float]:
-    pause = FIRST_PAUSE
-    while True:
-        yield pause
-        pause = min(2 * pause, LONGEST_PAUSE)

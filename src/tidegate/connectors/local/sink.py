@@ -19,7 +19,7 @@ from tidegate.elements import Batch
 from tidegate.errors import InternalError, InvalidError, LostDataError, TidegateError, UnavailableError
 from tidegate.formats import Bytes, Serializer
 from tidegate.ids import OperatorName, TransactionalId, is_name
-from tidegate.operators.contracts import SinkContext, TransactionalSink, TransactionInfo, TransactionRecovery, owned_by
+from tidegate.operators.contracts import SinkContext, TransactionalSink, TransactionInfo, TransactionRecovery, owned_ids
 
 CHUNK = 2000
 """Rows written while other processes wait: some ten milliseconds."""
@@ -198,8 +198,8 @@ class LocalRecovery:
         self._log.abort_transaction(str(id))
 
     def open_transactions(self, prefix: str, sink: OperatorName) -> list[TransactionalId]:
-        found = [TransactionalId.parse(one.id) for one in self._log.list_transactions(ongoing_only=True)]
-        return sorted(id for id in found if id is not None and owned_by(id, prefix, sink))
+        found = self._log.list_transactions(ongoing_only=True)
+        return owned_ids((one.id for one in found), prefix, sink)
 
     def describe(self, id: TransactionalId) -> TransactionInfo | None:
         found = self._log.describe(str(id))
