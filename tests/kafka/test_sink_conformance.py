@@ -11,10 +11,13 @@ from tests.kafka.brokers import Broker, unique
 from tests.unit.connectors.children import call_and_kill
 from tidegate.connectors.kafka.sink import KafkaSink
 from tidegate.formats import String
+from tidegate.ids import OperatorName
 from tidegate.operators.contracts import Sink
 from tidegate.testing.conformance.sink import TransactionalSinkConformance
 
 T = TypeVar("T")
+QUIET_LOOKS = 15
+"""Looks, a tenth of a second apart, at which a broker has nothing new."""
 
 
 def before_the_dash(text: str) -> str:
@@ -53,9 +56,19 @@ class TestKafkaSink(TransactionalSinkConformance):
 
     def in_child(self, function: Callable[..., T], *arguments: Any) -> T:
         result = call_and_kill(function, *arguments)
-        # What the dead process had sent is still read, and may open a transaction: let it, before anybody looks.
-        time.sleep(0.5)
+        self._wait_until_quiet()
         return result
+
+    def _wait_until_quiet(self) -> None:
+        """What the dead process had sent is still read, and may open a transaction: let it, before anybody looks."""
+        recovery = self.recovery()
+        seen: list[object] = []
+        deadline = time.monotonic() + self.patience
+        while len(seen) < QUIET_LOOKS or any(look != seen[-1] for look in seen[-QUIET_LOOKS:]):
+            assert time.monotonic() < deadline, f"the broker does not come to rest: {seen[-3:]}"
+            time.sleep(0.1)
+            open_ids = recovery.open_transactions(self.prefix, OperatorName("out"))
+            seen.append((open_ids, self.broker.end_offsets(self.topic)))
 
     def time_out(self) -> None:
         """The broker looks for expired transactions every half second."""
