@@ -1,11 +1,12 @@
 """Whole jobs with processes, from outside: signals to one process or to all, idleness, several jobs in one process."""
 
+import json
 import os
 import re
 import signal
 import subprocess
 import sys
-import threading
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,12 +14,8 @@ from pathlib import Path
 import pytest
 
 from tests.integration.programs import TIDEGATE, is_alive, wait_until
-from tidegate.config import StartOptions, read_layers
-from tidegate.deploy.launch import launch
 from tidegate.deploy.local import ONE_STOP_SECONDS
-from tidegate.deploy.program import spec_of_target
 from tidegate.local import LocalLog
-from tidegate.metrics import JobResult, JobStatus, Level
 
 PROGRAM = """
 import sys
@@ -151,47 +148,66 @@ def test_who_has_nothing_to_do_waits_for_it(running: Running) -> None:
 # ---- several jobs in one process -----------------------------------------------------------------------------------
 
 
+SEVERAL_JOBS = """
+import json, os, signal, sys, threading, time
+from pathlib import Path
+from tidegate.config import StartOptions, read_layers
+from tidegate.deploy.launch import launch
+from tidegate.deploy.program import spec_of_target
+
 class Silent:
-    """A reporter for nobody."""
+    def update(self, status): ...
+    def event(self, level, text, **fields): ...
+    def close(self): ...
 
-    def update(self, status: JobStatus) -> None: ...
+results, descriptors = [], []
 
-    def event(self, level: Level, text: str, **fields: object) -> None: ...
+def run(label):
+    folder = Path.cwd()
+    spec = spec_of_target("copying_job.py", ["bounded"], folder, sys.path)
+    layers = read_layers(folder, folder, {}, [("checkpoints.dir", str(folder / "ck"), "test")])
+    result = launch(spec, layers, StartOptions(fresh=label), lambda _: Silent())
+    results.append([result.records_out, result.restarts])
+    descriptors.append(sorted(os.readlink(path) for path in Path("/proc/self/fd").iterdir() if path.exists()))
 
-    def close(self) -> None: ...
+handlers = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+run("a")
+thread = threading.Thread(target=run, args=("b",))
+thread.start()
+thread.join(60)
+run("c")
+deadline = time.monotonic() + 30
+while threading.active_count() > 1 and time.monotonic() < deadline:
+    time.sleep(0.01)
+print(json.dumps({
+    "results": results,
+    "descriptors": descriptors,
+    "same handlers": (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == handlers,
+    "threads": threading.active_count(),
+}))
+"""
 
 
-def test_jobs_run_one_after_another_in_one_process_and_thread_by_thread(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_jobs_run_one_after_another_in_one_process_and_thread_by_thread_and_leave_nothing(tmp_path: Path) -> None:
     write_program(tmp_path)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    sockets = Path("/tmp") / f"tg-{os.getpid()}"
-    sockets.mkdir()
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(sockets))
-    results: list[JobResult] = []
-    descriptors: list[int] = []
-
-    def run(label: str) -> None:
-        spec = spec_of_target("copying_job.py", ["bounded"], tmp_path, sys.path)
-        layers = read_layers(tmp_path, tmp_path, {}, [("checkpoints.dir", str(tmp_path / "ck"), "test")])
-        results.append(launch(spec, layers, StartOptions(fresh=label), lambda _: Silent()))
-        descriptors.append(len(os.listdir("/proc/self/fd")))
-
-    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
-    run("a")
-    thread = threading.Thread(target=run, args=("b",))
-    thread.start()
-    thread.join(60)
-    run("c")
-    sys.modules.pop("copying_job")
-    assert [(result.records_out, result.restarts) for result in results] == [(2, 0)] * 3
-    assert descriptors[2] <= descriptors[0]
-    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
-    wait_until(lambda: threading.active_count() == 1, "the end of all threads")
-    assert list(sockets.iterdir()) == []
-    sockets.rmdir()
+    # A short path: an address of a socket holds about 100 bytes.
+    with tempfile.TemporaryDirectory(prefix="tg-", dir="/tmp") as sockets:
+        done = subprocess.run(
+            [sys.executable, "-c", SEVERAL_JOBS],
+            cwd=tmp_path,
+            env=os.environ | {"XDG_RUNTIME_DIR": sockets},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=110,
+        )
+        assert done.returncode == 0, done.stderr
+        told = json.loads(done.stdout)
+        assert told["results"] == [[2, 0]] * 3
+        assert told["descriptors"][2] == told["descriptors"][0]
+        assert told["same handlers"]
+        assert told["threads"] == 1
+        assert list(Path(sockets).iterdir()) == []
 
 
 # ---- under a test runner -------------------------------------------------------------------------------------------
