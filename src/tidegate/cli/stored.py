@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from tidegate.checkpoint.log import Completed, Entry, LogView, view_log
+from tidegate.checkpoint.log import LogView, view_log
 from tidegate.checkpoint.manifest import Manifest
 from tidegate.checkpoint.protocol import Committable
 from tidegate.checkpoint.store import CheckpointStore, list_jobs
@@ -19,10 +19,13 @@ from tidegate.cli.text import render_plural
 from tidegate.config import ConfigLayers
 from tidegate.errors import InvalidError
 from tidegate.ids import JobName, is_name
+from tidegate.savepoints.format import is_savepoint
+from tidegate.savepoints.places import StoredState, choose_manifest, open_checkpoint, open_stored
 from tidegate.storage.resolve import open_storage
+from tidegate.storage.urls import is_remote, parent_of, tidy_remote
 
 JobArgument = Annotated[
-    str, typer.Argument(metavar="JOB|DIR", help="A job's name, its folder, or a checkpoint folder.")
+    str, typer.Argument(metavar="JOB|DIR", help="A job's name, its folder, or a checkpoint folder; also as a URL.")
 ]
 DirOption = Annotated[str | None, typer.Option(metavar="DIR", help="Where JOB is looked up.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="For machines.")]
@@ -31,9 +34,11 @@ JsonOption = Annotated[bool, typer.Option("--json", help="For machines.")]
 def find_store(job: str, folder: Path, checkpoint_dir: str) -> CheckpointStore:
     """The store that JOB|DIR means to somebody who stands in `folder`.
 
-    A job in `checkpoint_dir`, or else the folder of a job, or a checkpoint folder with one job in it. Raises
-    InvalidError that says which jobs there are.
+    A job in `checkpoint_dir`, or else the folder of a job, or a checkpoint folder with one job in it, as a path or as a
+    URL. Raises InvalidError that says which jobs there are.
     """
+    if is_remote(job):
+        return _store_at(job)
     path = folder / Path(job).expanduser()
     known = list_jobs(open_storage(checkpoint_dir))
     if is_name(job) and job in known:
@@ -43,11 +48,26 @@ def find_store(job: str, folder: Path, checkpoint_dir: str) -> CheckpointStore:
     if not path.is_dir():
         message = f"there is no job {job!r} in {checkpoint_dir}, and no folder {path}"
         raise InvalidError(message, remedy=_there_are(known))
-    jobs = list_jobs(open_storage(str(path)))
+    return _only_job_in(str(path))
+
+
+def _store_at(url: str) -> CheckpointStore:
+    """The store of a job whose folder, or whose checkpoint folder, is `url`."""
+    parent, name = parent_of(url)
+    if is_name(name):
+        storage = open_storage(parent)
+        if storage.list(f"{name}/log/"):
+            return CheckpointStore(storage, JobName(name))
+    return _only_job_in(tidy_remote(url))
+
+
+def _only_job_in(place: str) -> CheckpointStore:
+    storage = open_storage(place)
+    jobs = list_jobs(storage)
     if len(jobs) != 1:
-        remedy = _there_are([f"{path}/{name}" for name in jobs])
-        raise InvalidError(f"{path} holds {render_plural(len(jobs), 'job')}", remedy=remedy)
-    return CheckpointStore(open_storage(str(path)), jobs[0])
+        remedy = _there_are([f"{place}/{name}" for name in jobs])
+        raise InvalidError(f"{place} holds {render_plural(len(jobs), 'job')}", remedy=remedy)
+    return CheckpointStore(storage, jobs[0])
 
 
 def _there_are(jobs: Sequence[str]) -> str:
@@ -65,16 +85,24 @@ def store_and_view(job: str, checkpoint_dir: str | None) -> tuple[CheckpointStor
 
 def manifest_of(store: CheckpointStore, view: LogView, number: int | None) -> Manifest:
     """Completed checkpoint `number`, also one that counts no more; None: the newest. Raises InvalidError."""
-    bodies = [entry.body for entry in view.entries if isinstance(entry, Entry)]
-    completed = [body.manifest for body in bodies if isinstance(body, Completed)]
-    if number is None and view.newest is not None:
-        return view.newest
-    wanted = [manifest for manifest in completed if manifest.checkpoint == number]
-    if wanted:
-        return wanted[-1]
-    there = ", ".join(str(manifest.checkpoint) for manifest in completed) or "none"
-    what = "completed checkpoint" if number is None else f"completed checkpoint {number}"
-    raise InvalidError(f"{store.location} has no {what}", remedy=f"Completed and still stored: {there}.")
+    return choose_manifest(store, view, number)
+
+
+def find_state(job: str, checkpoint_dir: str | None, number: int | None) -> StoredState:
+    """The savepoint in the folder or URL `job`, or a completed checkpoint of JOB|DIR. Raises as `open_stored` does."""
+    savepoint = find_savepoint(job)
+    if savepoint is not None:
+        return open_stored(savepoint, number)
+    store, _ = store_and_view(job, checkpoint_dir)
+    return open_checkpoint(store, number)
+
+
+def find_savepoint(job: str) -> str | None:
+    """The folder or URL in which there is a savepoint, also an unfinished one; None where JOB|DIR means a job."""
+    place = job if is_remote(job) else str(Path.cwd() / Path(job).expanduser())
+    if not is_remote(job) and not Path(place).is_dir():
+        return None
+    return place if is_savepoint(open_storage(place)) else None
 
 
 def partitions_of(committable: Committable) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 
 from tidegate.config.settings import (
     CHECKPOINT_DIR,
+    LOCAL_DIR,
     SETTINGS,
     VARIABLE_PREFIX,
     Config,
@@ -23,6 +24,7 @@ from tidegate.config.settings import (
     setting_named,
 )
 from tidegate.errors import InvalidError
+from tidegate.storage.urls import is_remote
 
 FILE_NAME = "tidegate.toml"
 INTERNAL_VARIABLES = ("TIDEGATE_FAIL_POINT", "TIDEGATE_KAFKA_", "TIDEGATE_WORKER", "TIDEGATE_TEST")
@@ -38,6 +40,7 @@ class ConfigLayers:
     folder: Path
     home: Path
     default_dir: str
+    default_local_dir: str = ""
     file: Layer = field(default_factory=dict)
     program: Layer = field(default_factory=dict)
     environment: Layer = field(default_factory=dict)
@@ -56,6 +59,7 @@ class ConfigLayers:
         """The strongest value of each setting. Raises InvalidError when two of them contradict each other."""
         merged = {name: Given(setting.default, "default") for name, setting in SETTINGS.items()}
         merged[CHECKPOINT_DIR] = Given(self.default_dir, "default")
+        merged[LOCAL_DIR] = Given(self.default_local_dir, "default")
         for layer in (self.file, self.program, self.environment, self.command_line):
             merged |= layer
         least, most = merged["parallelism"], merged["max_parallelism"]
@@ -74,6 +78,8 @@ class ConfigLayers:
             raise InvalidError(
                 "this user has no home folder to keep checkpoints in", remedy=f"Set {CHECKPOINT_DIR} or XDG_STATE_HOME."
             )
+        if is_remote(path):
+            return path
         expanded = str(self.home) + path[1:] if path == "~" or path.startswith("~/") else path
         return os.path.normpath(self.folder / expanded)
 
@@ -89,17 +95,18 @@ def read_layers(
     return ConfigLayers(
         folder=folder,
         home=home,
-        default_dir=_default_dir(home, environment),
+        default_dir=_default_dir(home, environment, "XDG_STATE_HOME", ".local/state"),
+        default_local_dir=_default_dir(home, environment, "XDG_CACHE_HOME", ".cache"),
         file=_file_layer(folder / FILE_NAME),
         environment=_environment_layer(environment),
         command_line={setting.name: setting.read(value, place) for setting, value, place in given},
     )
 
 
-def _default_dir(home: Path, environment: Mapping[str, str]) -> str:
+def _default_dir(home: Path, environment: Mapping[str, str], variable: str, otherwise: str) -> str:
     """Empty for a user without a home."""
-    state_home = Path(environment.get("XDG_STATE_HOME", ""))
-    folder = (state_home if state_home.is_absolute() else home / ".local" / "state") / "tidegate"
+    given = Path(environment.get(variable, ""))
+    folder = (given if given.is_absolute() else home / otherwise) / "tidegate"
     return str(folder) if folder.is_absolute() else ""
 
 

@@ -16,15 +16,19 @@ from tidegate.config.restart import ExponentialDelay, RestartStrategy, parse_res
 from tidegate.config.values import (
     format_duration,
     format_size,
+    format_yes_or_no,
     nearest,
     parse_choice,
     parse_duration,
     parse_folder,
+    parse_local_folder,
     parse_positive_duration,
     parse_size,
     parse_whole,
+    parse_yes_or_no,
 )
 from tidegate.errors import InvalidError
+from tidegate.storage.urls import is_remote
 
 VARIABLE_PREFIX = "TIDEGATE_"
 
@@ -57,6 +61,7 @@ class Setting:
 
 
 CHECKPOINT_DIR = "checkpoints.dir"
+LOCAL_DIR = "state.local_dir"
 SETTINGS: dict[str, Setting] = {
     setting.name: setting
     for setting in (
@@ -68,7 +73,10 @@ SETTINGS: dict[str, Setting] = {
         Setting(CHECKPOINT_DIR, parse_folder, ""),
         Setting("checkpoints.retained", partial(parse_whole, least=1), 3),
         Setting("checkpoints.tolerable_failures", partial(parse_whole, least=0), 3),
-        Setting("state.backend", partial(parse_choice, choices=("memory", "fs"), later=("rocksdb",)), "fs"),
+        Setting("checkpoints.keep_on_stop", parse_yes_or_no, True, format_yes_or_no),
+        Setting("state.backend", partial(parse_choice, choices=("memory", "fs", "rocksdb")), "fs"),
+        Setting("state.rocksdb.memory", parse_size, 2**28, format_size),
+        Setting(LOCAL_DIR, parse_local_folder, ""),
         Setting("restart", parse_restart, ExponentialDelay()),
         Setting("transactions.restart_allowance", parse_duration, 60.0, format_duration),
         Setting("batch.size", partial(parse_whole, least=1), 2048),
@@ -122,7 +130,10 @@ class Config:
         checkpoint_dir: str | os.PathLike[str] | None = None,
         checkpoint_retained: int | None = None,
         checkpoint_tolerable_failures: int | None = None,
+        checkpoint_keep_on_stop: bool | None = None,
         state_backend: str | None = None,
+        state_rocksdb_memory: int | str | None = None,
+        state_local_dir: str | os.PathLike[str] | None = None,
         restart: str | RestartStrategy | None = None,
         transaction_restart_allowance: str | timedelta | None = None,
         batch_size: int | None = None,
@@ -147,7 +158,7 @@ class Config:
 
 
 def _check_program_folder(folder: Given) -> None:
-    if not folder.value.startswith(("/", "~")):
+    if not folder.value.startswith(("/", "~")) and not is_remote(folder.value):
         raise InvalidError(
             f"{CHECKPOINT_DIR}: {folder.value!r} is relative, so a start from elsewhere would not find the job's log",
             remedy='Give an absolute path; Path(__file__).parent / "checkpoints" is one.',
@@ -172,10 +183,15 @@ class ResolvedConfig(msgspec.Struct, frozen=True, kw_only=True):
     checkpoint_timeout: float
     checkpoint_min_pause: float
     checkpoint_dir: str
-    """An absolute path."""
+    """An absolute path, or the URL of a remote storage."""
     checkpoint_retained: int
     checkpoint_tolerable_failures: int
+    checkpoint_keep_on_stop: bool
     state_backend: str
+    state_rocksdb_memory: int
+    """Bytes, of each worker."""
+    state_local_dir: str
+    """An absolute path; '' for a user without a home."""
     restart: RestartStrategy
     transaction_restart_allowance: float
     batch_size: int
@@ -199,5 +215,11 @@ class StartOptions(msgspec.Struct, frozen=True):
     """Begin without any state, once for each new value."""
     from_checkpoint: int | None = None
     """Go back to this completed checkpoint, once for each new value."""
+    from_savepoint: str | None = None
+    """Begin from the savepoint in this folder or at this URL, once for each new value."""
+    claim_savepoint: bool = False
+    """The savepoint becomes the job's own, and is removed when it is not needed any more."""
+    allow_non_restored_state: bool = False
+    """Drop state that the program has no operator or declaration for."""
     accept_lost_transactions: bool = False
     in_process: bool = False

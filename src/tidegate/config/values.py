@@ -12,13 +12,14 @@ from datetime import timedelta
 from urllib.parse import unquote
 
 from tidegate.errors import InvalidError
+from tidegate.storage.urls import PLACES, REMOTE, is_remote, not_supported, tidy_remote
 
 _UNITS = {"d": "days", "h": "hours", "m": "minutes", "s": "seconds", "ms": "milliseconds"}
 _DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)(ms|s|m|h|d)", re.ASCII)
 _SIZES = {"GiB": 2**30, "MiB": 2**20, "KiB": 2**10, "B": 1}
 _SIZE = re.compile(r"(\d{1,9})(GiB|MiB|KiB|B)", re.ASCII)
 _NUMBER = re.compile(r"\d{1,12}", re.ASCII)
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:(?://)?")
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(?://)?")
 _LARGEST = 2**31 - 1
 
 
@@ -77,30 +78,54 @@ def format_size(number: int) -> str:
     return next(f"{number // size}{unit}" for unit, size in _SIZES.items() if number % size == 0)
 
 
-def parse_choice(value: object, choices: tuple[str, ...], later: tuple[str, ...] = ()) -> str:
-    """One of `choices`. `later` are names that will mean something once. Raises InvalidError."""
+def parse_choice(value: object, choices: tuple[str, ...]) -> str:
+    """One of `choices`. Raises InvalidError."""
     if isinstance(value, str) and value in choices:
         return value
-    remedy = f"Use {' or '.join(choices)}."
-    if value in later:
-        raise InvalidError(f"{value!r} is not in this version yet", remedy=remedy)
-    raise InvalidError(f"{value!r} is not known{nearest(str(value), choices)}", remedy=remedy)
+    raise InvalidError(f"{value!r} is not known{nearest(str(value), choices)}", remedy=f"Use {' or '.join(choices)}.")
+
+
+_WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+
+
+def parse_yes_or_no(value: object) -> bool:
+    """True or False, or one of their words. Raises InvalidError."""
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.lower() in _WORDS:
+        return _WORDS[value.lower()]
+    raise InvalidError(f"{value!r} is neither true nor false", remedy="Write true or false.")
+
+
+def format_yes_or_no(value: bool) -> str:
+    return "true" if value else "false"
+
+
+def parse_local_folder(value: object) -> str:
+    """The path of a folder of this machine. Raises InvalidError, also for one that depends on where a process was
+    started."""
+    text = os.fspath(value) if isinstance(value, str | os.PathLike) else ""
+    if not isinstance(text, str) or not text.startswith(("/", "~")):
+        raise InvalidError(f"{value!r} is not a folder of this machine", remedy="Give an absolute path.")
+    return os.path.expanduser(text)
 
 
 def parse_folder(value: object) -> str:
-    """The path of a folder, from text, a path or a file:// URL. Raises InvalidError, also for other storages."""
+    """The path of a folder, from text, a path or a file:// URL, or the URL of a place in a remote storage, without '/'
+    at its end. Raises InvalidError, also for storages that are not supported."""
     text = os.fspath(value) if isinstance(value, str | os.PathLike) else ""
     if not isinstance(text, str) or not text:
-        raise InvalidError(f"{value!r} is not a folder", remedy="Give the path of a folder.")
+        raise InvalidError(f"{value!r} is not a folder", remedy=f"Give {PLACES}.")
+    if is_remote(text):
+        return tidy_remote(text)
     scheme = _SCHEME.match(text)
     if scheme is None:
         return text
     if text.startswith("file:///"):
         return unquote(text.removeprefix("file://"))
-    raise InvalidError(
-        f"{text!r}: checkpoints in {scheme[0]} are not in this version yet",
-        remedy="Use a folder, local or on a shared mount: /path/to/folder or file:///path/to/folder.",
-    )
+    if scheme[1].lower() in (*REMOTE, "file"):
+        raise InvalidError(f"{text!r} names no folder of this machine and is no URL", remedy=f"Give {PLACES}, as text.")
+    raise not_supported(scheme[1])
 
 
 def nearest(wrong: str, right: Iterable[str]) -> str:

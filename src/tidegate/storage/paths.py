@@ -9,16 +9,21 @@ _PATH = re.compile(rf"{_COMPONENT}(?:/{_COMPONENT})*")
 _REMEDY = "Use letters, digits, '_', '-', '.' and '/'; no part may begin with a dot."
 
 
+def is_path(text: str) -> bool:
+    """Whether `text` can be the path of a blob."""
+    return _PATH.fullmatch(text) is not None
+
+
 def checked(path: str) -> str:
     """`path` itself. Raises `InvalidError` for one that is absolute, leaves the storage, or has a part that begins with
     a dot (those are the storage's own)."""
-    if _PATH.fullmatch(path) is None:
+    if not is_path(path):
         raise InvalidError(f"{path!r} cannot be the path of a stored file", remedy=_REMEDY)
     return path
 
 
 def checked_prefix(prefix: str) -> str:
     """`prefix` itself: '' or a path followed by '/'. Raises `InvalidError` for any other."""
-    if prefix and (not prefix.endswith("/") or _PATH.fullmatch(prefix[:-1]) is None):
+    if prefix and (not prefix.endswith("/") or not is_path(prefix[:-1])):
         raise InvalidError(f"{prefix!r} cannot be the path of a folder that ends in '/'", remedy=_REMEDY)
     return prefix

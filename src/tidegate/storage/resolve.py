@@ -1,4 +1,7 @@
-"""From the text of `checkpoints.dir` to a storage. Only kinds that pass the conformance kit are opened."""
+"""From the text of `checkpoints.dir` to a storage. Only kinds that pass the conformance kit are opened.
+
+What a remote kind needs is imported when it is first used: it may be missing, and it takes time.
+"""
 
 import re
 from pathlib import Path
@@ -8,28 +11,35 @@ from tidegate.errors import InvalidError
 from tidegate.storage.local import LocalStorage
 from tidegate.storage.memory import MemoryStorage
 from tidegate.storage.port import Storage
+from tidegate.storage.urls import PLACES, not_supported, split_remote
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://|(file|memory):")
 _LOCAL_HOSTS = ("", "localhost")
-_REMEDY = "Use the path of a directory, file:///path/to/directory, or memory: (which does not outlive the process)."
+_REMEDY = f"Give {PLACES}; or memory: (which does not outlive the process)."
 
 
 def open_storage(url: str, *, writable: bool = False) -> Storage:
-    """The storage that `url` names: a path of a directory, `file://…`, or `memory:` (a new, empty one each time).
+    """The storage that `url` names: a path of a directory, `file://…`, `s3://…`, `webhdfs://…`, or `memory:` (a new,
+    empty one each time).
 
-    With `writable`, a directory is created and proved to take writes before this returns; otherwise nothing is touched.
-    Raises `InvalidError` for what is not supported or cannot be written.
+    With `writable`, the place is proved to take writes before this returns, and a directory is created; otherwise
+    nothing is touched. Raises `InvalidError` for what is not supported or cannot be written.
     """
     scheme = _SCHEME.match(url)
     if scheme is None:
         return _local(url, url, writable)
     kind = (scheme[1] or scheme[2]).lower()
     rest = url[scheme.end() :]
-    if kind == "file":
-        return _local(_path_of_file_url(url, rest), url, writable)
-    if kind == "memory":
-        return MemoryStorage()
-    raise InvalidError(f"{url}: checkpoints in {kind}:// are not supported yet", remedy=_REMEDY)
+    match kind:
+        case "file":
+            return _local(_path_of_file_url(url, rest), url, writable)
+        case "memory":
+            return MemoryStorage()
+        case "s3":
+            return _s3(url, writable)
+        case "hdfs" | "webhdfs":
+            return _hdfs(url, writable)
+    raise not_supported(kind)
 
 
 def _path_of_file_url(url: str, rest: str) -> str:
@@ -46,3 +56,23 @@ def _local(path: str, url: str, writable: bool) -> LocalStorage:
     if writable:
         storage.check_writable()
     return storage
+
+
+def _s3(url: str, writable: bool) -> Storage:
+    split_remote(url)  # What is wrong with the URL is said before what is missing for it.
+    try:
+        from tidegate.storage.s3 import open_s3
+    except ImportError as missing:
+        if (missing.name or "").partition(".")[0] == "tidegate":
+            raise
+        raise InvalidError(
+            f"checkpoints in s3:// need a package that is not installed: {missing.name}",
+            remedy="Run: pip install 'tidegate[s3]'",
+        ) from missing
+    return open_s3(url, writable=writable)
+
+
+def _hdfs(url: str, writable: bool) -> Storage:
+    from tidegate.storage.hdfs import open_hdfs
+
+    return open_hdfs(url, writable=writable)

@@ -121,6 +121,13 @@ def test_a_folder_is_made_absolute(tmp_path: Path, written: str, meant: str) -> 
     assert layers(tmp_path, f"checkpoints.dir = '{written}'").resolve().checkpoint_dir == meant
 
 
+def test_a_url_of_a_remote_storage_stays_what_it_is_wherever_it_is_given(tmp_path: Path) -> None:
+    url = "s3://bucket/some/flows"
+    assert layers(tmp_path, f"checkpoints.dir = '{url}/'").resolve().checkpoint_dir == url
+    assert layers(tmp_path, options=[("checkpoints.dir", url, "--checkpoint-dir")]).resolve().checkpoint_dir == url
+    assert layers(tmp_path).with_program(Config(checkpoint_dir=url)).resolve().checkpoint_dir == url
+
+
 def test_a_relative_folder_of_the_file_or_the_command_line_is_relative_to_the_working_folder(tmp_path: Path) -> None:
     assert layers(tmp_path, "checkpoints.dir = 'flows'").resolve().checkpoint_dir == str(tmp_path / "flows")
     option = [("checkpoints.dir", "flows", "--checkpoint-dir")]
@@ -159,11 +166,11 @@ def test_a_relative_folder_in_the_program_is_refused_because_another_start_would
         ("checkpoints.interval = '0s'", "checkpoints.interval: '0s' is no time at all"),
         ("checkpoints.timeout = '0s'", "checkpoints.timeout: '0s' is no time at all"),
         ("checkpoints.retained = 0", "checkpoints.retained: 0 is not a whole number of at least 1"),
-        ("state.backend = 'rocksdb'", "state.backend: 'rocksdb' is not in this version yet"),
-        (
-            "checkpoints.dir = 's3://bucket'",
-            "checkpoints.dir: 's3://bucket': checkpoints in s3:// are not in this version",
-        ),
+        ("state.backend = 'rockdb'", "state.backend: 'rockdb' is not known; did you mean rocksdb?"),
+        ("state.local_dir = 'here'", "state.local_dir: 'here' is not a folder of this machine"),
+        ("checkpoints.keep_on_stop = 'maybe'", "checkpoints.keep_on_stop: 'maybe' is neither true nor false"),
+        ("checkpoints.dir = 'gs://bucket'", "checkpoints.dir: checkpoints in gs:// are not supported"),
+        ("checkpoints.dir = 's3://key:secret@bucket'", "checkpoints.dir: this s3:// URL has a user"),
         ("restart = ['none']", "restart: ['none'] is not a restart strategy"),
     ],
 )
@@ -220,8 +227,8 @@ def test_a_mistake_in_the_program_is_named_in_pythons_spelling() -> None:
         InvalidError, match=r"checkpoint_intervall is not a setting; did you mean checkpoint_interval\?"
     ):
         Config(checkpoint_intervall="1s")  # type: ignore[arg-type]
-    with pytest.raises(InvalidError, match=r"^tg\.Config\(state_backend=…\): state.backend: 'rocksdb' is not in this"):
-        Config(state_backend="rocksdb")
+    with pytest.raises(InvalidError, match=r"^tg\.Config\(state_backend=…\): state.backend: 'rockdb' is not known"):
+        Config(state_backend="rockdb")
 
 
 def test_a_mistake_counts_also_where_a_stronger_layer_hides_it(tmp_path: Path) -> None:

@@ -9,12 +9,15 @@ from hypothesis import strategies as st
 from tidegate.config.values import (
     format_duration,
     format_size,
+    format_yes_or_no,
     parse_choice,
     parse_duration,
     parse_folder,
+    parse_local_folder,
     parse_positive_duration,
     parse_size,
     parse_whole,
+    parse_yes_or_no,
 )
 from tidegate.errors import InvalidError
 
@@ -92,18 +95,60 @@ def test_a_choice_near_a_right_one_is_answered_with_it() -> None:
         parse_choice("memroy", ("memory", "fs"))
 
 
-def test_a_choice_of_a_later_version_is_refused_as_such() -> None:
-    with pytest.raises(InvalidError, match="'rocksdb' is not in this version yet") as error:
-        parse_choice("rocksdb", ("memory", "fs"), ("rocksdb",))
-    assert error.value.failure.remedy == "Use memory or fs."
+@pytest.mark.parametrize(("word", "means"), [("true", True), ("No", False), ("on", True), (False, False)])
+def test_yes_and_no_have_several_words(word: object, means: bool) -> None:
+    assert parse_yes_or_no(word) is means
+    assert parse_yes_or_no(format_yes_or_no(means)) is means
+
+
+@pytest.mark.parametrize("word", ["", "2", 1, None, "ja"])
+def test_what_is_neither_yes_nor_no_is_refused(word: object) -> None:
+    with pytest.raises(InvalidError, match="is neither true nor false"):
+        parse_yes_or_no(word)
+
+
+@pytest.mark.parametrize("path", ["scratch", "", "s3://bucket/x", 3, None])
+def test_a_local_folder_is_an_absolute_path_of_this_machine(path: object) -> None:
+    assert parse_local_folder("/var/scratch") == "/var/scratch"
+    with pytest.raises(InvalidError, match="is not a folder of this machine"):
+        parse_local_folder(path)
 
 
 def test_a_file_url_is_the_folder_that_it_names() -> None:
     assert parse_folder("file:///var/check%20points") == "/var/check points"
 
 
-@pytest.mark.parametrize("url", ["s3://bucket/flows", "hdfs://host/x", "memory:", "file://host/x", "", None, 3, b"/x"])
-def test_what_is_no_folder_of_this_machine_is_refused(url: object) -> None:
-    with pytest.raises(InvalidError, match=r"not in this version yet|is not a folder") as error:
+@pytest.mark.parametrize(
+    ("url", "meant"),
+    [
+        ("s3://bucket/some/flows/", "s3://bucket/some/flows"),
+        ("S3://bucket", "s3://bucket"),
+        ("webhdfs://namenode:9870/flows", "webhdfs://namenode:9870/flows"),
+        ("hdfs://namenode/flows", "hdfs://namenode/flows"),
+    ],
+)
+def test_a_url_of_a_remote_storage_is_kept_in_one_spelling(url: str, meant: str) -> None:
+    assert parse_folder(url) == meant
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["gs://bucket/x", "abfs://x/y", "memory:", "file://host/x", "s3:/bucket", "s3://", "s3://b/a//b", "s3://b/../x"],
+)
+def test_a_place_that_cannot_be_used_is_answered_with_those_that_can(url: str) -> None:
+    with pytest.raises(InvalidError) as error:
         parse_folder(url)
-    assert "folder" in error.value.failure.remedy
+    assert "s3://bucket/path" in error.value.failure.remedy
+
+
+@pytest.mark.parametrize("url", ["s3://key:hidden@bucket/x", "s3://bucket/x?secret=hidden", "webhdfs://a@host/#hidden"])
+def test_a_url_that_could_hold_a_secret_is_refused_and_not_repeated(url: str) -> None:
+    with pytest.raises(InvalidError, match="has a user, a query or a fragment") as error:
+        parse_folder(url)
+    assert "hidden" not in str(error.value)
+
+
+@pytest.mark.parametrize("value", ["", None, 3, b"/x"])
+def test_what_is_no_text_of_a_path_is_no_folder(value: object) -> None:
+    with pytest.raises(InvalidError, match="is not a folder"):
+        parse_folder(value)

@@ -1,5 +1,6 @@
 """From the text of a setting to a storage."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -50,11 +51,26 @@ def test_a_directory_that_is_to_be_written_is_created_and_tried_at_once(tmp_path
         open_storage(str(tmp_path / "file"), writable=True)
 
 
-@pytest.mark.parametrize("scheme", ["s3", "hdfs", "gs", "abfs", "https"])
+@pytest.mark.parametrize("scheme", ["gs", "gcs", "abfs", "az", "https", "s3a"])
 def test_what_is_not_supported_is_named_with_what_is(scheme: str) -> None:
-    with pytest.raises(InvalidError, match=f"{scheme}:// are not supported yet") as caught:
+    with pytest.raises(InvalidError, match=f"{scheme}:// are not supported") as caught:
         open_storage(f"{scheme}://bucket/checkpoints")
-    assert "file:///" in caught.value.failure.remedy
+    assert "s3://bucket/path" in caught.value.failure.remedy
+
+
+def test_s3_without_its_packages_names_the_command_that_installs_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in [name for name in sys.modules if name.startswith("tidegate.storage.s3")]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, "s3fs", None)
+    with pytest.raises(InvalidError, match="not installed: s3fs") as caught:
+        open_storage("s3://bucket/checkpoints")
+    assert "pip install 'tidegate[s3]'" in caught.value.failure.remedy
+
+
+@pytest.mark.parametrize("url", ["s3://", "s3:///x", "s3://b", "s3://bucket/a//b", "s3://bucket/./b", "s3://_b/x"])
+def test_what_names_no_place_in_a_bucket_is_refused(url: str) -> None:
+    with pytest.raises(InvalidError, match=r"names no place|cannot be the name of a bucket"):
+        open_storage(url)
 
 
 @pytest.mark.parametrize("url", ["", "  ", "file:", "file://otherhost/x", "file://otherhost", "file:x"])
