@@ -1,25 +1,62 @@
-"""Values of declared types as bytes and back. `serializer_for` chooses msgpack, or pickle where a program asks for it.
+"""Values of declared types as bytes and back. `serializer_for` chooses msgpack, or what a program asks for: pickle, or
+a serializer of its own.
 
 Nothing here knows what the values are for; whoever does gives a label that errors name.
 """
 
 from typing import Any
 
+from tidegate.serializers.containers import (
+    element_id,
+    join_elements,
+    join_entries,
+    split_elements,
+    split_entries,
+)
+from tidegate.serializers.custom import CustomSerializer, Serialized, TypeSerializer, serialized
+from tidegate.serializers.evolution import (
+    Evolution,
+    Outcome,
+    StateForm,
+    check_evolution,
+    explain_evolution,
+    migration,
+    unfit,
+)
 from tidegate.serializers.msgpack import MsgpackSerializer
-from tidegate.serializers.pickles import Pickled, PickleSerializer, pickled
+from tidegate.serializers.pickles import Pickled, PickleSerializer, pickle_warning, pickled
 from tidegate.serializers.port import Serializer
-from tidegate.serializers.types import can_evolve, is_immutable, type_spelling
+from tidegate.serializers.spelling import type_spelling
+from tidegate.serializers.stamped import Stamped, StampedSerializer
+from tidegate.serializers.types import is_immutable
+from tidegate.serializers.wholes import OpaqueListSerializer, OpaqueMapSerializer
 
 __all__ = [
+    "Evolution",
+    "Outcome",
     "Pickled",
+    "Serialized",
     "Serializer",
-    "can_evolve",
+    "Stamped",
+    "StateForm",
+    "TypeSerializer",
+    "check_evolution",
+    "element_id",
+    "explain_evolution",
     "is_immutable",
+    "join_elements",
+    "join_entries",
     "list_serializer",
     "map_serializer",
+    "migration",
+    "pickle_warning",
     "pickled",
+    "serialized",
     "serializer_for",
+    "split_elements",
+    "split_entries",
     "type_spelling",
+    "unfit",
 ]
 
 
@@ -30,18 +67,22 @@ def serializer_for(declared: Any, label: str = "") -> Serializer[Any]:
     """
     if isinstance(declared, Pickled):
         return PickleSerializer(declared.type, label)
+    if isinstance(declared, Stamped):
+        return StampedSerializer(serializer_for(declared.type, label), label)
+    if isinstance(declared, Serialized):
+        return CustomSerializer(declared, label)
     return MsgpackSerializer(declared, label)
 
 
 def list_serializer(declared: Any, label: str = "") -> Serializer[Any]:
     """The serializer of whole lists whose elements are of the declared type."""
-    if isinstance(declared, Pickled):
-        return PickleSerializer(list, label)
+    if isinstance(declared, Pickled | Serialized | Stamped):
+        return OpaqueListSerializer(serializer_for(declared, label), label)
     return MsgpackSerializer(list[declared], label)
 
 
 def map_serializer(key: Any, value: Any, label: str = "") -> Serializer[Any]:
     """The serializer of whole maps, as lists of pairs."""
-    if isinstance(value, Pickled):
-        return PickleSerializer(list, label)
+    if isinstance(value, Pickled | Serialized | Stamped):
+        return OpaqueMapSerializer(serializer_for(key, f"a map key of {label}"), serializer_for(value, label), label)
     return MsgpackSerializer(list[tuple[key, value]], label)

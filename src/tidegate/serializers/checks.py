@@ -50,7 +50,7 @@ class _Compiler:
         if isinstance(node, inspect.FloatType):
             return lambda value: type(value) is float or type(value) is int
         if isinstance(node, inspect.UnionType):
-            return _any_of([self.check(member) for member in node.types])
+            return self._union(node)
         if isinstance(node, inspect.LiteralType):
             allowed = {(type(value), value) for value in node.values}
             return lambda value: isinstance(value, int | str | None) and (type(value), value) in allowed
@@ -64,6 +64,16 @@ class _Compiler:
             return self._record(node)
         (cls,) = node_classes(node)
         return lambda value: type(value) is cls
+
+    def _union(self, node: inspect.UnionType) -> Check:
+        checks = [self.check(member) for member in node.types]
+        if _has_numbers_apart(node):
+            # An integer would be written as one, and read as the literal or the enum's member of that number.
+            checks = [
+                _is_float if isinstance(member, inspect.FloatType) else check
+                for member, check in zip(node.types, checks, strict=True)
+            ]
+        return lambda value: any(check(value) for check in checks)
 
     def _collection(self, node: inspect.CollectionType) -> Check:
         cls, item, item_class = COLLECTIONS[type(node)], self.check(node.item_type), _scalar_class(node.item_type)
@@ -133,8 +143,24 @@ def _all(values: Any, check: Check, cls: type | None) -> bool:
     return not classes or classes == {cls} or all(map(check, values))
 
 
-def _any_of(checks: list[Check]) -> Check:
-    return lambda value: any(check(value) for check in checks)
+def _has_numbers_apart(node: inspect.UnionType) -> bool:
+    """Whether integers are of the union only as literals or members of an enum, and floats are, too."""
+    classes = set(map(type, node.types))
+    values = [
+        value
+        for member in node.types
+        if isinstance(member, inspect.LiteralType | inspect.EnumType)
+        for value in (member.values if isinstance(member, inspect.LiteralType) else (one.value for one in member.cls))
+    ]
+    return (
+        inspect.FloatType in classes
+        and inspect.IntType not in classes
+        and any(isinstance(value, int) for value in values)
+    )
+
+
+def _is_float(value: Any) -> bool:
+    return type(value) is float
 
 
 def _reader(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:

@@ -4,10 +4,14 @@ Pickle runs code of whoever wrote the bytes and breaks when a class moves; it is
 """
 
 import pickle
+from collections.abc import Callable
 from types import UnionType
 from typing import Any, Generic, TypeVar, cast, get_origin
 
 from tidegate.errors import CorruptError, InvalidError
+from tidegate.serializers.containers import element_id
+from tidegate.serializers.port import PICKLE, check_id
+from tidegate.serializers.stamped import unstamped, unstamped_id, without_stamp
 from tidegate.serializers.types import PICKLED, type_name
 
 T = TypeVar("T")
@@ -33,10 +37,24 @@ def pickled(type: type[T]) -> Pickled[T]:
     return Pickled(type)
 
 
+def pickle_warning(what: str, serializer: str) -> str | None:
+    """What a start says once of a state whose values are pickled, None of any other.
+
+    what: the state, as a reader knows it: 'state model of operator totals'. serializer: the id that it is stored with.
+    """
+    if unstamped(element_id(serializer)) != PICKLE:
+        return None
+    return (
+        f"{what} is pickled: its class can never change or move, reading it back runs code of whoever can write the "
+        "checkpoints, and it takes more bytes and several times as long to read as a msgspec type. Declare a "
+        "msgspec.Struct or a dataclass, or bring a serializer along: tg.serialized(...)."
+    )
+
+
 class PickleSerializer(Generic[T]):
     """Values of one class, or of its subclasses. `label` says in errors what the values are."""
 
-    id = "pickle/1"
+    id = PICKLE
     immutable = False
     classes: frozenset[type] = frozenset()
     __slots__ = ("_class", "label", "type_spelling")
@@ -76,3 +94,11 @@ class PickleSerializer(Generic[T]):
         if not isinstance(value, self._class):
             raise CorruptError(f"{self.label}: stored is a {type(value).__name__}, not {self.type_spelling}")
         return cast(T, value)
+
+    def reader(self, stored: str) -> Callable[[bytes], T]:
+        inner = unstamped_id(stored)
+        if inner is not None:
+            read = self.reader(inner)
+            return lambda data: read(without_stamp(data))
+        check_id(stored, self.id, self.label)
+        return self.decode

@@ -5,9 +5,17 @@ What `decode` gives back equals what `encode` was given; a value of which that w
 Nothing here may depend on the process: the bytes are read by another one, perhaps years later.
 """
 
+from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
+from tidegate.errors import InvalidError
+
 T = TypeVar("T")
+
+MSGPACK = "msgpack/1"
+"""The id of values that msgspec writes."""
+PICKLE = "pickle/1"
+"""The id of pickled values."""
 
 
 class Serializer(Protocol[T]):
@@ -48,3 +56,19 @@ class Serializer(Protocol[T]):
     def decode(self, data: bytes) -> T:
         """Raises CorruptError, and nothing else, when `data` is not a value of the declared type."""
         ...
+
+    def reader(self, stored: str) -> Callable[[bytes], T]:
+        """What `decode` is for bytes written by the serializer with the id `stored`, an earlier version of this one.
+
+        Raises InvalidError for an id that is not of an earlier version: see `explain_evolution`, which asks first.
+        """
+        ...
+
+
+def check_id(stored: str, declared: str, label: str) -> None:
+    """Raise InvalidError unless the bytes of what `label` names were written by the serializer that is declared."""
+    if stored != declared:
+        raise InvalidError(
+            f"{label} was written by the serializer {stored} and is declared with {declared}",
+            remedy="Declare the serializer that wrote it, or give the new state another name.",
+        )

@@ -1,5 +1,5 @@
-"""What is known about a declared type before the first value comes: its spelling, whether its values can change, and
-whether stored values of an earlier spelling may be read as it.
+"""What is known about a declared type before the first value comes: what it consists of, whether it can be stored at
+all, and whether its values can change.
 
 All is decided from the declaration alone, by walking msgspec's description of the type; no value is ever looked at.
 """
@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from typing import Any, get_origin
 from uuid import UUID  # noqa: TID251 - the class of values, never a source of new ones
 
-import msgspec
 from msgspec import inspect
 
 from tidegate.errors import InvalidError
@@ -41,11 +40,11 @@ COLLECTIONS: dict[type[inspect.Type], type] = {
 Record = inspect.StructType | inspect.DataclassType | inspect.NamedTupleType | inspect.TypedDictType
 RECORDS = (inspect.StructType, inspect.DataclassType, inspect.NamedTupleType, inspect.TypedDictType)
 
-FIXED = "fixed "
-"""In a spelling, before a record whose stored form does not name all its fields: fields cannot come or go."""
-
 PICKLED = "pickled("
 """How the spelling of an explicitly pickled type begins."""
+
+SERIALIZED = "serialized("
+"""How the spelling of a type begins whose values the program writes itself."""
 
 _KNOWN: tuple[type[inspect.Type], ...] = (
     *SCALARS,
@@ -58,7 +57,6 @@ _KNOWN: tuple[type[inspect.Type], ...] = (
     inspect.LiteralType,
     inspect.ByteArrayType,
 )
-_CONTAINERS = ("dict", "list", "set", "frozenset", "tuple")
 
 
 def describe(declared: Any) -> inspect.Type:
@@ -135,72 +133,10 @@ def _immutable_itself(node: inspect.Type) -> bool:
     if isinstance(node, inspect.StructType):
         return bool(class_of(node).__struct_config__.frozen)  # type: ignore[attr-defined]
     if isinstance(node, inspect.DataclassType):
-        return bool(class_of(node).__dataclass_params__.frozen)  # type: ignore[attr-defined]
+        parameters = getattr(class_of(node), "__dataclass_params__", None)  # attrs classes have none
+        return parameters is not None and bool(parameters.frozen)
     mutable = (inspect.ListType, inspect.SetType, inspect.DictType, inspect.TypedDictType, inspect.ByteArrayType)
     return not isinstance(node, mutable)
-
-
-def type_spelling(declared: Any) -> str:
-    """The declared type so that a change shows: `Total{user: str, total: int}`. Raises as `describe` does."""
-    return spell_node(describe(declared))
-
-
-def spell_node(node: inspect.Type, inside: tuple[Any, ...] = ()) -> str:
-    """The spelling; `inside` holds the records around this place: one that contains itself is only named there."""
-    if isinstance(node, RECORDS):
-        return _spell_record(node, inside)
-    parts = [spell_node(part, inside) for part in children(node)]
-    if isinstance(node, inspect.UnionType):
-        return " | ".join(sorted(parts, key=lambda part: (part == "None", part)))
-    if isinstance(node, inspect.EnumType):
-        return f"{node.cls.__name__}({', '.join(repr(member.value) for member in node.cls)})"
-    if isinstance(node, inspect.LiteralType):
-        return f"Literal[{', '.join(sorted(map(repr, node.values)))}]"
-    if isinstance(node, inspect.ByteArrayType):
-        return "bytearray"
-    if isinstance(node, inspect.DictType | inspect.TupleType):
-        return f"{'dict' if isinstance(node, inspect.DictType) else 'tuple'}[{', '.join(parts)}]"
-    if isinstance(node, inspect.CollectionType):
-        ending = ", ..." if isinstance(node, inspect.VarTupleType) else ""
-        return f"{COLLECTIONS[type(node)].__name__}[{parts[0]}{ending}]"
-    return "None" if isinstance(node, inspect.NoneType) else SCALARS[type(node)].__name__
-
-
-def _spell_record(node: Record, inside: tuple[Any, ...]) -> str:
-    name = class_of(node).__name__
-    if node.cls in inside:
-        return name
-    if isinstance(node, inspect.StructType) and node.tag_field is not None:
-        name += f"#{node.tag_field}={node.tag}"
-    omits = isinstance(node, inspect.StructType) and class_of(node).__struct_config__.omit_defaults  # type: ignore[attr-defined]
-    fields = [
-        f"{field.encode_name}: {spell_node(field.type, (*inside, node.cls))}{_spell_default(field) if omits else ''}"
-        for field in node.fields
-    ]
-    by_position = isinstance(node, inspect.NamedTupleType) or (isinstance(node, inspect.StructType) and node.array_like)
-    return f"{FIXED if omits or by_position else ''}{name}{{{', '.join(fields)}}}"
-
-
-def _spell_default(field: inspect.Field) -> str:
-    if field.default is not msgspec.NODEFAULT:
-        return f" = {field.default!r}"
-    if field.default_factory is not msgspec.NODEFAULT:
-        return f" = {getattr(field.default_factory, '__qualname__', 'factory')}()"
-    return ""
-
-
-def can_evolve(old: str, new: str) -> bool:
-    """Whether values stored under the spelling `old` may be tried as the type spelled `new`.
-
-    Fields may be added with defaults, removed and widened. Whether each value really fits, decoding says. What decoding
-    cannot notice is refused here: fields by position, fields left out when equal to a default, a dict read as a record.
-    """
-    if old == new:
-        return True
-    if FIXED in old or FIXED in new or old.startswith(PICKLED) or new.startswith(PICKLED):
-        return False
-    heads = [text.partition("[")[0] for text in (old, new)]
-    return heads[0] == heads[1] or not any(head in _CONTAINERS for head in heads)
 
 
 def constrained(node: inspect.Type) -> bool:

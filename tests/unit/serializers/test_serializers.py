@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegate.errors import CorruptError, InvalidError
-from tidegate.serializers import pickled, serializer_for
+from tidegate.serializers import Stamped, list_serializer, map_serializer, pickle_warning, pickled, serializer_for
 
 
 class Total(msgspec.Struct, frozen=True):
@@ -47,6 +47,10 @@ class Wider(Total, frozen=True):
 
 class Colour(enum.Enum):
     RED = "red"
+
+
+class Level(enum.Enum):
+    HIGH = 1
 
 
 class Options(TypedDict):
@@ -108,6 +112,8 @@ RIGHT: list[tuple[Any, list[Any]]] = [
     (int | str | None, [1, "a", None]),
     (Literal["a", "b"], ["a"]),
     (Colour, [Colour.RED]),
+    (float | Literal[1], [1, 1.0, 2.0]),
+    (float | Level, [Level.HIGH, 1.0]),
     (Total, [Total("a", 1)]),
     (Node, [Node("a", [Node("b"), Node("c", [Node("d")])])]),
     (Created | Deleted, [Created(dt.datetime(2024, 1, 1, tzinfo=dt.UTC)), Deleted(), Deleted("x")]),
@@ -132,6 +138,8 @@ WRONG: list[tuple[Any, list[Any]]] = [
     (Literal["a", "b"], ["c", 1, None]),
     (Literal[1], [True, 2]),
     (Colour, ["red"]),
+    (float | Literal[1], [2]),
+    (list[float | Level], [[1], [2]]),
     (Total, [Wider("a", 1), Total("a", True), Total(None, 1), ("a", 1)]),  # type: ignore[arg-type]
     (Node, [Node("a", [Node("b", [Node(1)])]), Node("a", (Node("b"),))]),  # type: ignore[arg-type]
     (Created | Deleted, [Total("a", 1), Deleted(1), None]),  # type: ignore[arg-type]
@@ -230,3 +238,14 @@ def test_a_type_that_would_not_come_back_is_refused_and_pickle_is_offered(declar
 def test_pickle_takes_a_class_only() -> None:
     with pytest.raises(InvalidError, match="class"):
         serializer_for(pickled(int | str))  # type: ignore[arg-type]
+
+
+def test_a_state_of_pickled_values_is_warned_of_and_no_other() -> None:
+    of_pickles = (serializer_for(pickled(Plain)), list_serializer(pickled(Plain)), map_serializer(str, pickled(Plain)))
+    for serializer in (*of_pickles, serializer_for(Stamped(pickled(Plain)))):
+        warning = pickle_warning("state model of operator totals", serializer.id)
+        assert warning is not None
+        assert warning.startswith("state model of operator totals is pickled: ")
+    others: list[Any] = [int, list[int], Stamped(int)]
+    for declared in others:
+        assert pickle_warning("state model", serializer_for(declared).id) is None
