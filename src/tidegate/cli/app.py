@@ -6,12 +6,12 @@ Everything that is done is done elsewhere, and imported when it is needed.
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand
 
-from tidegate.cli import checkpoints, dev_kafka, transactions
+from tidegate.cli import checkpoints, dev_kafka, running, state, transactions
 from tidegate.cli.text import render_table
 from tidegate.cli.version import describe_version
 from tidegate.config import ConfigLayers, ResolvedConfig, StartOptions
@@ -31,6 +31,7 @@ app = typer.Typer(
 )
 app.add_typer(checkpoints.commands, name="checkpoints")
 app.add_typer(transactions.commands, name="transactions")
+app.add_typer(state.commands, name="state")
 app.command("dev-kafka")(dev_kafka.dev_kafka)
 
 
@@ -82,7 +83,7 @@ def run(
     checkpoint_interval: Annotated[str | None, typer.Option(metavar="DURATION", help="500ms, 10s, 5m ...")] = None,
     checkpoint_timeout: Annotated[str | None, typer.Option(metavar="DURATION")] = None,
     checkpoint_dir: Annotated[str | None, typer.Option(metavar="DIR", help="Where checkpoints and logs are.")] = None,
-    state_backend: Annotated[str | None, typer.Option(metavar="memory|fs")] = None,
+    state_backend: Annotated[str | None, typer.Option(metavar="memory|fs|rocksdb")] = None,
     restart: Annotated[
         str | None,
         typer.Option(
@@ -111,17 +112,31 @@ def run(
     show_config: Annotated[
         bool, typer.Option("--show-config", help="Print each setting and where it came from; run nothing.")
     ] = False,
-    from_savepoint: Annotated[str | None, typer.Option(hidden=True)] = None,
-    allow_non_restored_state: Annotated[bool, typer.Option("--allow-non-restored-state", hidden=True)] = False,
+    from_savepoint: Annotated[
+        str | None, typer.Option(metavar="PATH", help="Begin from this savepoint, once for each new PATH.")
+    ] = None,
+    claim: Annotated[
+        bool, typer.Option("--claim", help="The savepoint is the job's from now on, and removed once it is not needed.")
+    ] = False,
+    allow_non_restored_state: Annotated[
+        bool, typer.Option("--allow-non-restored-state", help="Drop state that the program has no operator for.")
+    ] = False,
 ) -> None:
     """Run a job. Started again by the same command, it goes on from its last checkpoint."""
-    if from_savepoint is not None:
-        _not_yet("--from-savepoint", "Leave it out: a job goes on from its last checkpoint by itself.")
-    if allow_non_restored_state:
-        _not_yet("--allow-non-restored-state", "Keep the operators and their names, or begin anew with --fresh.")
-    options = StartOptions(_label(fresh), from_checkpoint, accept_lost_transactions, in_process)
-    if fresh is not None and from_checkpoint is not None:
-        raise InvalidError("--fresh and --from-checkpoint contradict each other", remedy="Give one of them.")
+    beginnings = {"--fresh": fresh, "--from-checkpoint": from_checkpoint, "--from-savepoint": from_savepoint}
+    if len(given := [option for option, value in beginnings.items() if value is not None]) > 1:
+        raise InvalidError(f"{' and '.join(given)} contradict each other", remedy="Give one of them.")
+    if claim and from_savepoint is None:
+        raise InvalidError("--claim says nothing without --from-savepoint", remedy="Give the savepoint, too.")
+    options = StartOptions(
+        _label(fresh),
+        from_checkpoint,
+        running.absolute_place(from_savepoint),
+        claim,
+        allow_non_restored_state,
+        accept_lost_transactions,
+        in_process,
+    )
     own = {
         "parallelism": ("--parallelism", parallelism),
         "checkpoints.interval": ("--checkpoint-interval", checkpoint_interval),
@@ -131,8 +146,8 @@ def run(
         "restart": ("--restart", restart),
         "log.format": ("--log-format", log_format),
     }
-    given = [(name, value, option) for name, (option, value) in own.items() if value is not None]
-    layers = ConfigLayers.of_this_process([*given, *map(_assignment, settings or ())])
+    set_here = [(name, value, option) for name, (option, value) in own.items() if value is not None]
+    layers = ConfigLayers.of_this_process([*set_here, *map(_assignment, settings or ())])
     _run(target, context.meta[_ARGUMENTS], layers, options, show_config=show_config)
 
 
@@ -192,26 +207,15 @@ def demo(
     run_demo(keep)
 
 
-# ---- what is not in this version -----------------------------------------------------------------------------------
+# ---- running jobs --------------------------------------------------------------------------------------------------
 
 
-def _not_yet(what: str, remedy: str) -> NoReturn:
-    raise InvalidError(f"{what} is not in this version yet", remedy=remedy)
+class _StopCommand(TyperCommand):
+    """`stop`, whose `--savepoint` may stand without a path."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, running.with_default_place(args))
 
 
-_LATER = {
-    "savepoint": "A job that is started again goes on from its last checkpoint by itself.",
-    "stop": "Send SIGTERM to the process of `tidegate run`, or press Ctrl-C: it commits what is prepared and exits 0.",
-    "state": "`tidegate checkpoints show` lists the states and their sizes.",
-}
-
-
-def _refuse_later_command(context: typer.Context) -> None:
-    name = str(context.info_name)
-    _not_yet(f"tidegate {name}", _LATER[name])
-
-
-for _name in _LATER:
-    app.command(_name, hidden=True, context_settings={"ignore_unknown_options": True, "allow_extra_args": True})(
-        _refuse_later_command
-    )
+app.command("savepoint")(running.savepoint)
+app.command("stop", cls=_StopCommand)(running.stop)

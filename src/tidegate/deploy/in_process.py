@@ -16,6 +16,7 @@ from tidegate.clock import Clock
 from tidegate.deploy.executor import InlineExecutor, WakeUp
 from tidegate.deploy.local import STATUS_SECONDS, stop_signals
 from tidegate.deploy.processes import failure_of_exit, kill_recorded
+from tidegate.deploy.requests import RequestServer
 from tidegate.errors import ErrorKind, Failure, raise_failure
 from tidegate.graph.logical import LogicalGraph
 from tidegate.ids import Attempt, WorkerIndex
@@ -131,9 +132,17 @@ class InProcessCluster:
 
 
 class InProcessLoop:
-    """Steps the workers and the performer in turn until the JobManager ends. `executor` is the performer's."""
+    """Steps the workers and the performer in turn until the JobManager ends. `executor` is the performer's. Without
+    `requests`, nobody can ask anything of the job."""
 
-    def __init__(self, performer: JobManagerPerformer, cluster: InProcessCluster, executor: InlineExecutor) -> None:
+    def __init__(
+        self,
+        performer: JobManagerPerformer,
+        cluster: InProcessCluster,
+        executor: InlineExecutor,
+        requests: RequestServer | None = None,
+    ) -> None:
+        self._requests = requests
         self._performer = performer
         self._cluster = cluster
         self._executor = executor
@@ -164,6 +173,9 @@ class InProcessLoop:
         while self._cluster.events:
             worked = True
             self._performer.deliver(self._cluster.events.popleft())
+        for request in self._requests.step() if self._requests is not None else ():
+            worked = True
+            self._performer.deliver(request)
         self._performer.wake()
         if self._is_stop_wanted:
             self._is_stop_wanted = False
@@ -176,8 +188,9 @@ class InProcessLoop:
             self._wait(wake_at)
 
     def _wait(self, wake_at: float | None) -> None:
-        """Until something is due; nothing comes from outside but signals."""
+        """Until something is due; nothing comes from outside but signals and requests."""
         deadlines = [at for at in (wake_at, self._performer.wake_at, self._status_at) if at is not None]
         seconds = max(0.0, min(deadlines, default=math.inf) - time.monotonic())
-        select.select([self._wake_up], [], [], seconds)
+        sources = (self._wake_up, self._requests)
+        select.select([source.fileno() for source in sources if source is not None], [], [], seconds)
         self._wake_up.clear()

@@ -25,6 +25,7 @@ from tidegate.deploy.local import LocalLoop
 from tidegate.deploy.logs import JSON, telling_logs
 from tidegate.deploy.processes import host_name, process_record
 from tidegate.deploy.program import ProgramSpec, load, same_program
+from tidegate.deploy.requests import RequestServer
 from tidegate.deploy.runtime_folder import RuntimeFolder
 from tidegate.errors import Failure, InvalidError, TidegateError, raise_failure
 from tidegate.graph.logical import LogicalGraph
@@ -35,11 +36,14 @@ from tidegate.runtime.control import RuntimeOptions
 from tidegate.scheduling.job_manager import JobManager
 from tidegate.scheduling.performer import JobManagerPerformer
 from tidegate.scheduling.settings import JobManagerIdentity, JobSettings
+from tidegate.serializers import pickle_warning
+from tidegate.state.rocksdb import check_installed
 from tidegate.storage.memory import MemoryStorage
 from tidegate.storage.port import Storage
 from tidegate.storage.resolve import open_storage
 
 MEMORY = "memory"
+ROCKSDB = "rocksdb"
 IN_MEMORY_URL = "memory:"
 
 
@@ -85,12 +89,17 @@ def _run(
         # A program that builds another graph the second time is refused here, before any worker is started.
         same_program(graph.fingerprint(), load(spec).graph(config.max_parallelism).fingerprint())
     check_sinks(graph, config, options)
+    check_state(config)
     storage, url = _open_storage(config, graph, reporter)
+    _warn_of_pickles(graph, reporter)
     store = CheckpointStore(storage, graph.job)
     manager = _job_manager(graph, config, options, url)
     arm_from(os.environ, "jobmanager")
-    if options.in_process or spec is None:
+    if spec is None:
         failure = _in_process(manager, graph, store, reporter)
+    elif options.in_process:
+        with closing(RuntimeFolder()) as folder, closing(RequestServer(folder, graph.job, store.location)) as requests:
+            failure = _in_process(manager, graph, store, reporter, requests)
     else:
         failure = _with_processes(manager, graph, store, reporter, spec, config)
     if failure is not None:
@@ -98,13 +107,20 @@ def _run(
     return _result(manager.status(SystemClock().now()))
 
 
-def _in_process(manager: JobManager, graph: LogicalGraph, store: CheckpointStore, reporter: Reporter) -> Failure | None:
+def _in_process(
+    manager: JobManager,
+    graph: LogicalGraph,
+    store: CheckpointStore,
+    reporter: Reporter,
+    requests: RequestServer | None = None,
+) -> Failure | None:
     """With what the JobManager ended."""
     executor, clock = InlineExecutor(), SystemClock()
+    replies = requests.reply if requests is not None else lambda _: None
     cluster = InProcessCluster(graph, store, host_name(), clock)
-    performer = JobManagerPerformer(manager, graph, cluster, store, executor, clock, reporter)
+    performer = JobManagerPerformer(manager, graph, cluster, store, executor, clock, reporter, replies=replies)
     with closing(performer):
-        InProcessLoop(performer, cluster, executor).run()
+        InProcessLoop(performer, cluster, executor, requests).run()
     return performer.failure
 
 
@@ -120,16 +136,18 @@ def _with_processes(
     with ExitStack() as stack:
         wake_up = stack.enter_context(closing(WakeUp()))
         executor = stack.enter_context(closing(ThreadExecutor(wake_up)))
-        folder = RuntimeFolder()
-        stack.callback(folder.remove)
+        folder = stack.enter_context(closing(RuntimeFolder()))
+        requests = stack.enter_context(closing(RequestServer(folder, graph.job, store.location)))
         clock = SystemClock()
         started = LocalCluster(
             spec, config.max_parallelism, folder, executor, host_name(), clock, log_format=config.log_format
         )
         cluster = stack.enter_context(closing(started))
-        performer = JobManagerPerformer(manager, graph, cluster, store, executor, clock, reporter)
+        performer = JobManagerPerformer(
+            manager, graph, cluster, store, executor, clock, reporter, replies=requests.reply
+        )
         stack.enter_context(closing(performer))
-        LocalLoop(performer, cluster, executor, wake_up).run()
+        LocalLoop(performer, cluster, executor, wake_up, requests).run()
         return performer.failure
 
 
@@ -163,11 +181,20 @@ def settings_of(config: ResolvedConfig, options: StartOptions, url: str) -> JobS
             step_target=config.batch_step_target,
             channel_bytes=config.channel_bytes,
             state_in_job_manager=config.state_backend == MEMORY,
+            state_backend=config.state_backend,
+            local_dir=config.state_local_dir,
+            local_recovery=config.state_local_recovery,
+            local_memory=config.state_rocksdb_memory,
+            allow_non_restored_state=options.allow_non_restored_state,
             pool_limit=4 + 2 * config.checkpoint_tolerable_failures,
         ),
         storage=url,
         fresh=options.fresh,
         from_checkpoint=None if options.from_checkpoint is None else CheckpointId(options.from_checkpoint),
+        from_savepoint=options.from_savepoint,
+        claim_savepoint=options.claim_savepoint,
+        allow_non_restored_state=options.allow_non_restored_state,
+        keep_on_stop=config.checkpoint_keep_on_stop,
         accept_lost=options.accept_lost_transactions,
         needed_timeout=_needed_timeout(config),
     )
@@ -192,6 +219,14 @@ def _open_storage(config: ResolvedConfig, graph: LogicalGraph, reporter: Reporte
     return open_storage(config.checkpoint_dir, writable=True), config.checkpoint_dir
 
 
+def _warn_of_pickles(graph: LogicalGraph, reporter: Reporter) -> None:
+    for node in graph.nodes:
+        for state in node.states:
+            text = pickle_warning(f"state {state.name} of operator {node.name}", state.serializer)
+            if text is not None:
+                reporter.event("warning", text)
+
+
 def check_sinks(graph: LogicalGraph, config: ResolvedConfig, options: StartOptions) -> None:
     """Raise InvalidError for a sink that cannot work as configured: one that lives in a process's memory, in a job of
     several processes; one whose transactions could time out before they are committed."""
@@ -211,6 +246,18 @@ def check_sinks(graph: LogicalGraph, config: ResolvedConfig, options: StartOptio
                 remedy="Give the sink a longer timeout, or lower checkpoints.interval, checkpoints.timeout or "
                 "checkpoints.tolerable_failures.",
             )
+
+
+def check_state(config: ResolvedConfig) -> None:
+    """Raise InvalidError for a state backend that cannot work here."""
+    if config.state_backend != ROCKSDB:
+        return
+    check_installed()
+    if not config.state_local_dir:
+        raise InvalidError(
+            "state.backend rocksdb needs a folder on this machine, and this user has no home folder",
+            remedy="Set state.local_dir.",
+        )
 
 
 def _result(status: JobStatus) -> JobResult:

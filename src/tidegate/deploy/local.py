@@ -17,6 +17,7 @@ import zmq
 
 from tidegate.deploy.cluster import LocalCluster
 from tidegate.deploy.executor import ThreadExecutor, WakeUp
+from tidegate.deploy.requests import RequestServer
 from tidegate.scheduling import protocol as p
 from tidegate.scheduling.performer import JobManagerPerformer
 
@@ -37,8 +38,14 @@ class LocalLoop:
     """Drives one performer over a cluster until the JobManager ends."""
 
     def __init__(
-        self, performer: JobManagerPerformer, cluster: LocalCluster, executor: ThreadExecutor, wake_up: WakeUp
+        self,
+        performer: JobManagerPerformer,
+        cluster: LocalCluster,
+        executor: ThreadExecutor,
+        wake_up: WakeUp,
+        requests: RequestServer,
     ) -> None:
+        self._requests = requests
         self._performer = performer
         self._cluster = cluster
         self._executor = executor
@@ -51,6 +58,7 @@ class LocalLoop:
         not want to wait for that."""
         poller = self._cluster.poller
         poller.register(self._wake_up, zmq.POLLIN)
+        poller.register(self._requests, zmq.POLLIN)
         with stop_signals(self._stop, self._wake_up):
             self._performer.start()
             while not self._performer.is_done:
@@ -75,6 +83,8 @@ class LocalLoop:
         if self._is_stop_wanted:
             self._is_stop_wanted = False
             self._performer.deliver(p.StopWanted())
+        for request in self._requests.step():
+            self._performer.deliver(request)
         self._executor.drain()
         self._cluster.step()
         while self._cluster.events:

@@ -37,15 +37,32 @@ class RuntimeFolder:
         """Of a ZeroMQ socket."""
         return f"ipc://{self.path}/{name}"
 
-    def remove(self) -> None:
+    def close(self) -> None:
+        """Remove it."""
         shutil.rmtree(self.path, ignore_errors=True)
         os.close(self._lock)
 
 
+def runtime_folders() -> list[Path]:
+    """Those of this user's processes that live, wherever they may have been made."""
+    folders = (folder for parent in dict.fromkeys(_candidates()) for folder in sorted(parent.glob(f"{_PREFIX}*")))
+    found = []
+    for folder in folders:
+        with suppress(OSError):
+            if folder.stat().st_uid == os.getuid() and (folder / _LOCK).exists() and _is_held(folder / _LOCK):
+                found.append(folder)
+    return found
+
+
+def _candidates() -> list[Path]:
+    paths = (os.environ.get("XDG_RUNTIME_DIR", ""), "/tmp", os.environ.get("TMPDIR", ""))
+    return [Path(path).absolute() for path in paths if path]
+
+
 def _parent() -> Path:
-    for path in (os.environ.get("XDG_RUNTIME_DIR", ""), "/tmp", os.environ.get("TMPDIR", "")):
-        if path and _is_usable(path):
-            return Path(path).absolute()
+    for path in _candidates():
+        if _is_usable(str(path)):
+            return path
     raise InvalidError(
         "there is no folder for the sockets of a job: /tmp cannot be written",
         remedy=f"Set TMPDIR to a folder that can be, with a path of at most {_LONGEST_PATH} bytes.",

@@ -77,7 +77,7 @@ class World:
     def close(self) -> None:
         self.cluster.close()
         self.executor.close()
-        self.folder.remove()
+        self.folder.close()
         self.wake_up.close()
 
 

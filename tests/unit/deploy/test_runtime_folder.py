@@ -22,7 +22,7 @@ def test_it_is_private_and_its_addresses_are_short(monkeypatch: pytest.MonkeyPat
         assert stat.S_IMODE(folder.path.stat().st_mode) == 0o700
         assert len(folder.address("data-1000000-32767").removeprefix("ipc://")) < 80
     finally:
-        folder.remove()
+        folder.close()
     assert not folder.path.exists()
 
 
@@ -32,7 +32,7 @@ def test_it_is_made_where_the_user_has_runtime_files(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(home))
     folder = RuntimeFolder()
     assert folder.path.parent == home
-    folder.remove()
+    folder.close()
     home.rmdir()
 
 
@@ -41,7 +41,7 @@ def test_it_is_not_where_the_users_logout_would_take_it_away(monkeypatch: pytest
     monkeypatch.setattr(os, "access", lambda *_: True)
     folder = RuntimeFolder()
     assert folder.path.parent == Path("/tmp")
-    folder.remove()
+    folder.close()
 
 
 def test_without_a_usable_folder_it_says_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,17 +63,17 @@ def test_what_a_killed_process_left_is_removed_and_what_a_living_one_has_is_not(
     )
     assert process.stdout is not None
     its = Path(process.stdout.readline().strip())
-    RuntimeFolder(tmp_path).remove()
+    RuntimeFolder(tmp_path).close()
     assert its.exists()
     process.send_signal(signal.SIGKILL)
     process.communicate()
     own = RuntimeFolder(tmp_path)
     assert list(tmp_path.iterdir()) == [own.path]
-    own.remove()
+    own.close()
 
 
 def test_a_folder_that_is_being_made_and_files_of_others_are_left_alone(tmp_path: Path) -> None:
     for name in ("tidegate-run-x", "tidegate-demo-x", "other"):
         (tmp_path / name).mkdir()
-    RuntimeFolder(tmp_path).remove()
+    RuntimeFolder(tmp_path).close()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["other", "tidegate-demo-x", "tidegate-run-x"]

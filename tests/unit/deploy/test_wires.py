@@ -15,7 +15,7 @@ from tidegate.ids import Attempt, WorkerIndex
 def folder() -> Iterator[RuntimeFolder]:
     made = RuntimeFolder()
     yield made
-    made.remove()
+    made.close()
 
 
 @pytest.fixture

@@ -165,11 +165,12 @@ def test_restarts_leave_no_descriptor_and_no_zombie(tmp_path: Path, monkeypatch:
     cluster = LocalCluster(spec, 128, folder, InlineExecutor(), "here", SystemClock())
     with closing(cluster):
         descriptors = [after_an_attempt_that_dies(cluster, Attempt(attempt)) for attempt in range(1, 51)]
-        assert descriptors[-1] <= descriptors[0]
+        # A leak shows in every attempt; a few of this process's own come and go with clients of other tests.
+        assert descriptors[-1] < descriptors[0] + len(descriptors) // 2
     children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
     # A zombie has no command line.
     assert [child for child in children if Path(f"/proc/{child}/cmdline").read_bytes() == b""] == []
-    folder.remove()
+    folder.close()
 
 
 def after_an_attempt_that_dies(cluster: LocalCluster, attempt: Attempt) -> int:
