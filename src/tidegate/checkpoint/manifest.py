@@ -94,7 +94,7 @@ class Manifest(msgspec.Struct, frozen=True):
     def handles(self) -> Iterator[StateHandle]:
         for record in self.operators:
             for snapshot in record.snapshots:
-                yield from snapshot.handles
+                yield from snapshot.all_handles
 
     @property
     def files(self) -> frozenset[str]:

@@ -9,7 +9,7 @@ The ordering rules, each enforced in the module that is named:
 1. state stored and transactions prepared, then acknowledged             (participant)
 2. all acknowledged, then the manifest appended to the log                (coordinator)
 3. the append won, then the tasks told, then transactions committed       (coordinator, CommitPermit)
-4. all commits of n reported, then n + 1 triggered                        (coordinator)
+4. every task knows of n and has reported its commits, then n + 1 triggered (coordinator)
 5. a later entry of one's own won, then files deleted                     (coordinator)
 6. takeover won, then committed what the newest checkpoint names, then aborted the rest, then deployed   (recovery)
 
@@ -60,17 +60,26 @@ class PendingTransaction(msgspec.Struct, frozen=True):
 
 
 class StateHandle(msgspec.Struct, frozen=True):
-    """Where the captured state of one operator and subtask is: a file, or the bytes themselves when they are few."""
+    """Where captured state of one operator and subtask is: a file, or the bytes themselves when they are few.
+
+    The handles of one snapshot are in order: what a later one says of a key replaces what an earlier one says.
+    """
 
     first_group: int
     last_group: int
-    """The key groups it covers, both included."""
+    """The key groups that it stands for, both included. After rescaling the content may hold others, too: they belong
+    to somebody else."""
     size: int
     checksum: str
     """xxh3-128 of the content, hexadecimal."""
     path: str | None = None
     """Relative to the job's folder; None when inlined."""
     inline: bytes | None = None
+    form: str = "piece"
+    """What the content is: 'piece' (`state.pieces`), 'rocksdb' (one file of a database), 'elements' (state without
+    keys)."""
+    name: str = ""
+    """Of a database's file: how it is called there."""
 
 
 class StateInfo(msgspec.Struct, frozen=True):
@@ -78,7 +87,7 @@ class StateInfo(msgspec.Struct, frozen=True):
 
     name: str
     kind: str
-    """'value', 'list', 'map', 'reducing'."""
+    """'value', 'list', 'map', 'reducing', 'aggregating'; without keys 'list-split', 'list-union', 'broadcast'."""
     value_type: str
     """The declared type, spelled so that a change shows."""
     serializer: str
@@ -96,6 +105,14 @@ class OperatorSnapshot(msgspec.Struct, frozen=True):
     handles: tuple[StateHandle, ...] = ()
     splits: tuple[SplitState, ...] = ()
     pending: tuple[PendingTransaction, ...] = ()
+    operator_states: tuple[StateInfo, ...] = ()
+    """States without keys."""
+    operator_handles: tuple[StateHandle, ...] = ()
+    """What these hold in this subtask."""
+
+    @property
+    def all_handles(self) -> tuple[StateHandle, ...]:
+        return self.handles + self.operator_handles
 
 
 class RecoverySpec(msgspec.Struct, frozen=True):
@@ -155,7 +172,8 @@ class Decline(msgspec.Struct, frozen=True, tag=True):
 
 
 class CommitsReported(msgspec.Struct, frozen=True, tag=True):
-    """Every transaction that the task had prepared at barriers up to `checkpoint` is committed."""
+    """The task knows that `checkpoint` completed, and every transaction that it had prepared at barriers up to it is
+    committed: at once, where it has no sink."""
 
     attempt: Attempt
     checkpoint: CheckpointId

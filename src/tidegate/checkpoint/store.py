@@ -239,9 +239,13 @@ class CheckpointStore:
             Problem(operator.name, record.subtask, handle.path or "inline", why)
             for operator in manifest.operators
             for record in operator.subtasks
-            for handle in record.snapshot.handles
-            if (why := self._fetch(handle)[1]) is not None
+            for handle in record.snapshot.all_handles
+            if (why := self.damage_of(handle)) is not None
         ]
+
+    def damage_of(self, handle: StateHandle) -> str | None:
+        """What is wrong with the content that `handle` stands for; None when it is as it was written."""
+        return self._fetch(handle)[1]
 
     def state_files(self) -> list[str]:
         """Every file of state that is stored, referenced or not."""
@@ -276,10 +280,20 @@ def state_path(attempt: Attempt, checkpoint: CheckpointId, task: TaskId, operato
 
     Names have no dots, so different arguments give different paths. `part` is a name, or several joined by dots.
     """
+    return f"chk-{attempt}-{checkpoint}/{_file_name(attempt, task, operator, part)}"
+
+
+def _file_name(attempt: Attempt, task: TaskId, operator: OperatorName, part: str) -> str:
     if not all(is_name(piece) for piece in part.split(".")):
         where = place(operator, task.subtask, attempt)
         raise InternalError(f"{part!r} cannot name a part of a checkpoint", where=where)
-    return f"chk-{attempt}-{checkpoint}/{operator}.{task.subtask}.{part}"
+    return f"{operator}.{task.subtask}.{part}"
+
+
+def shared_path(attempt: Attempt, task: TaskId, operator: OperatorName, part: str) -> str:
+    """Where an operator of `task` keeps a file that several checkpoints may name, relative to the job's folder. `part`
+    as in `state_path`; it holds the checkpoint for which the file was written, or otherwise differs each time."""
+    return f"shared/{attempt}/{_file_name(attempt, task, operator, part)}"
 
 
 def attempt_of(path: str) -> Attempt | None:

@@ -1,130 +1,126 @@
 """Keyed state as Python objects in the worker's memory: the live half of the `memory` and `fs` presets.
 
-A capture is a cut: it refers to objects only where the declared type says that they cannot change, and holds all others
-as bytes. Making bytes of the rest, sorting into key groups and all else that takes long is left to `Capture.encode`,
-which runs on another thread and therefore touches nothing that the backend still writes to.
+Checkpoints are incremental: a barrier takes what has changed since the last one, and everything that takes long is left
+to `ObjectCapture.store` and to merges, which run beside the processing of records and never touch live state.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tidegate.checkpoint.protocol import StateInfo
+from tidegate.checkpoint.protocol import OperatorSnapshot
 from tidegate.errors import CorruptError, InternalError, InvalidError, place
-from tidegate.ids import KeyGroup, OperatorName, SubtaskIndex
-from tidegate.state.backend import EncodedState
+from tidegate.ids import CheckpointId, OperatorName, SubtaskIndex
+from tidegate.serializers import Outcome, check_evolution, unfit
+from tidegate.state.backend import StoredFiles
 from tidegate.state.descriptors import StateDescriptor
-from tidegate.state.key_groups import KeyChecker, group_of_bytes, groups_of, merge_key_types
-from tidegate.state.key_types import decode_keys, parse_layout
-from tidegate.state.keys import encode_key
-from tidegate.state.object_handles import Cursor, FrozenState, ObjectHandle, make_handle
-from tidegate.state.pieces import Column, Piece, write_piece
-
-
-class ObjectCapture:
-    """The state of one subtask at one barrier."""
-
-    def __init__(self, key_type: str, frozen: tuple[FrozenState, ...], groups: range, max_parallelism: int, where: str):
-        self._key_type = key_type
-        self._frozen = frozen
-        self._groups = groups
-        self._max_parallelism = max_parallelism
-        self._where = where
-
-    @property
-    def key_type(self) -> str:
-        return self._key_type
-
-    @property
-    def states(self) -> tuple[StateInfo, ...]:
-        return tuple(state.info for state in self._frozen)
-
-    def encode(self) -> Sequence[EncodedState]:
-        """One piece for all key groups of the subtask; [] when no key has state.
-
-        Raises InvalidError for a value of another type than declared, InternalError for a key of somebody else's group.
-        """
-        columns: dict[KeyGroup, list[Column]] = {}
-        places: dict[Any, tuple[KeyGroup, bytes]] = {}
-        for index, state in enumerate(self._frozen):
-            own: dict[KeyGroup, Column] = {}
-            for key, value in state.entries.items():
-                if key not in places:
-                    places[key] = self._place(key)
-                group, encoded = places[key]
-                if group not in own:
-                    own[group] = Column(index, [], [])
-                    columns.setdefault(group, []).append(own[group])
-                own[group].keys.append(encoded)
-                own[group].values.append(state.encode(value))
-        if not columns:
-            return []
-        names = tuple(state.info.name for state in self._frozen)
-        data = write_piece(self._groups, self._max_parallelism, self._key_type, names, columns)
-        return [EncodedState(self._groups[0], self._groups[-1], data)]
-
-    def _place(self, key: Any) -> tuple[KeyGroup, bytes]:
-        encoded = encode_key(key)
-        group = group_of_bytes(encoded, self._max_parallelism)
-        if group not in self._groups:
-            raise InternalError(
-                f"state was kept for key {key!r} of group {group}, which belongs to another subtask", where=self._where
-            )
-        return group, encoded
+from tidegate.state.increments import Increments, Merged
+from tidegate.state.key_groups import KeyChecker, groups_of
+from tidegate.state.merging import Content, Merge, choose
+from tidegate.state.mutation_checks import MutationCheck
+from tidegate.state.object_capture import MAX_VALUE_BYTES, ObjectCapture, Owner
+from tidegate.state.object_containers import make_handle
+from tidegate.state.object_handles import Cursor, ObjectHandle
+from tidegate.state.object_restore import RestoredState, load
 
 
 class ObjectStateBackend:
-    """Keyed state of one operator of one subtask, as objects. See `KeyedStateBackend`."""
+    """Keyed state of one operator of one subtask, as objects. See `KeyedStateBackend`.
 
-    __slots__ = ("_checker", "_class", "_cursor", "_groups", "_handles", "_max_parallelism", "_restored", "_where")
+    is_incremental: whether a capture may name what earlier checkpoints stored. max_value_bytes: at most what one key
+    may have in one state. checks_mutation: look at every value at each barrier and find those that were changed without
+    the state's knowledge; slow, for tests.
+    """
 
-    def __init__(self, operator: OperatorName, subtask: SubtaskIndex, parallelism: int, max_parallelism: int) -> None:
-        self._groups = groups_of(subtask, parallelism, max_parallelism)
-        self._max_parallelism = max_parallelism
-        self._where = place(operator, subtask)
+    __slots__ = (
+        "_checker", "_checks", "_class", "_completed", "_cursor", "_handles", "_increments", "_is_incremental",
+        "_is_merging", "_left_out", "_max_value_bytes", "_merges", "_owner", "_restored",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        operator: OperatorName,
+        subtask: SubtaskIndex,
+        parallelism: int,
+        max_parallelism: int,
+        *,
+        is_incremental: bool = True,
+        max_value_bytes: int = MAX_VALUE_BYTES,
+        checks_mutation: bool = False,
+    ) -> None:
+        groups = groups_of(subtask, parallelism, max_parallelism)
+        self._owner = Owner(groups, max_parallelism, place(operator, subtask))
+        self._is_incremental = is_incremental
+        self._max_value_bytes = max_value_bytes
+        self._checks: dict[str, MutationCheck] | None = {} if checks_mutation else None
         self._checker = KeyChecker(operator)
         self._class: type | None = None
         """Keys of exactly this class need no further check."""
         self._cursor = Cursor()
         self._handles: dict[str, ObjectHandle] = {}
-        self._restored: dict[str, tuple[StateInfo, dict[Any, bytes]]] = {}
+        self._restored: dict[str, RestoredState] = {}
+        self._left_out: tuple[str, ...] = ()
+        """Names of what is not in captures, because nobody had asked for it at the first one."""
+        self._increments = Increments()
+        self._completed = CheckpointId(0)
+        self._merges = 0
+        """How many merges were begun: tells their files apart."""
+        self._is_merging = False
+
+    # ---- before the first record -----------------------------------------------------------------------------------
+
+    def restore(self, snapshots: Sequence[OperatorSnapshot], files: StoredFiles) -> None:
+        """Keep what is in one's own key groups; values are decoded by `register`.
+
+        Raises CorruptError for what cannot be read or contradicts itself, InvalidError when max_parallelism or the
+        class of the keys has changed.
+        """
+        if self._handles:
+            raise InternalError("state was restored after it had been registered", where=self._owner.where)
+        loaded = load(snapshots, files, self._owner)
+        self._checker.expect(loaded.key_type)
+        self._restored = loaded.states
+        if loaded.runs is None:
+            self._increments.restart()
+        else:
+            self._increments.begin(loaded.runs)
 
     def register(self, descriptor: StateDescriptor[Any]) -> Any:
         """The handle of a declared state, with what was restored for it.
 
         Raises InvalidError when two states have one name, or when restored data is of another kind, serializer or type.
         """
-        if descriptor.name in self._handles or not descriptor.name:
-            problem = f"state {descriptor.name} is registered twice" if descriptor.name else f"{descriptor} has no name"
-            raise InvalidError(problem, remedy="Give each state of an operator a name of its own.", where=self._where)
-        handle = make_handle(descriptor, self._cursor)
-        if descriptor.name in self._restored:
-            info, entries = self._restored[descriptor.name]
-            self._fill(handle, info, entries)
-            del self._restored[descriptor.name]
-        self._handles[descriptor.name] = handle
+        name, where = descriptor.name, self._owner.where
+        if name in self._handles or not name:
+            problem = f"state {name} is registered twice" if name else f"{descriptor} has no name"
+            raise InvalidError(problem, remedy="Give each state of an operator a name of its own.", where=where)
+        handle = make_handle(descriptor, self._cursor, self._max_value_bytes, where)
+        if name in self._restored:
+            self._fill(handle, self._restored[name])
+            del self._restored[name]
+        self._handles[name] = handle
+        if self._checks is not None:
+            self._checks[name] = MutationCheck(handle, where)
         return handle
 
-    def _fill(self, handle: ObjectHandle, stored: StateInfo, entries: dict[Any, bytes]) -> None:
-        descriptor = handle.descriptor
-        declared = descriptor.info
-        if (stored.kind, stored.serializer) != (declared.kind, declared.serializer):
-            raise self._unfit(stored, declared, "the kind or the serializer of a state cannot change")
-        if not descriptor.can_restore(stored.value_type):
-            raise self._unfit(stored, declared, "the one cannot become the other")
+    def _fill(self, handle: ObjectHandle, stored: RestoredState) -> None:
+        """What was stored in an older form is stored anew, as a whole: only the newest form is ever looked at again."""
+        declared, where = handle.descriptor.info, self._owner.where
+        evolution = check_evolution(stored.info, declared, where)
         try:
-            handle.fill(entries)
+            handle.fill(stored.entries, handle.descriptor.stored.reader(stored.info.serializer))
         except CorruptError as error:
-            if stored.value_type == declared.value_type:
+            if evolution.outcome is Outcome.SAME:
                 raise
-            raise self._unfit(stored, declared, error.failure.message) from error
+            raise unfit(stored.info, declared, error.failure.message, where=where) from error
+        if evolution.outcome is not Outcome.SAME:
+            self._increments.restart()
 
-    def _unfit(self, stored: StateInfo, declared: StateInfo, why: str) -> InvalidError:
-        old, new = (f"{info.kind} of {info.value_type} ({info.serializer})" for info in (stored, declared))
-        return InvalidError(
-            f"state {stored.name} was stored as {old} and is declared as {new}: {why}",
-            remedy="Fields may be added with defaults, removed or widened; for more, give the new state another name.",
-            where=self._where,
-        )
+    @property
+    def unclaimed(self) -> tuple[str, ...]:
+        """Names of restored states that no `register` has asked for; captures leave them out."""
+        return (*self._left_out, *self._restored)
+
+    # ---- records ---------------------------------------------------------------------------------------------------
 
     def set_current_key(self, key: Any) -> None:
         """Handles now mean the state of `key`. Raises InvalidError for a key of another type than those before."""
@@ -132,59 +128,63 @@ class ObjectStateBackend:
             self._class = type(key)
         self._cursor.key = key
 
-    @property
-    def unclaimed(self) -> tuple[str, ...]:
-        """Names of restored states that no `register` has asked for; captures leave them out."""
-        return tuple(self._restored)
+    def keys(self, name: str) -> Iterator[Any]:
+        return iter(self._handles[name].keys_with_state)
 
-    def capture(self) -> ObjectCapture:
+    def sweep(self, name: str, limit: int) -> list[Any]:
+        """The next up to `limit` keys that have something in state `name`, going round for ever."""
+        return self._handles[name].sweep(limit)
+
+    # ---- checkpoints -----------------------------------------------------------------------------------------------
+
+    def capture(self, checkpoint: CheckpointId) -> ObjectCapture:
         """Raises InvalidError for a value of a mutable type that does not have its declared type."""
-        frozen = tuple(handle.freeze() for handle in self._handles.values())
-        return ObjectCapture(self._checker.key_type, frozen, self._groups, self._max_parallelism, self._where)
+        increments, handles = self._increments, self._handles
+        if self._restored or not self._is_incremental:
+            increments.restart()
+            self._left_out += tuple(self._restored)
+            self._restored = {}
+        captured = tuple(handle.captured for handle in handles.values())
+        if self._checks is not None:
+            captured = tuple(self._checks[state.info.name].checked(state) for state in captured)
+        if increments.needs_full:
+            changes = {name: handle.take_all() for name, handle in handles.items()}
+        else:
+            changes = {name: handle.take_changes() for name, handle in handles.items()}
+        increment = increments.capture(checkpoint, changes)
+        return ObjectCapture(increment, self._checker.key_type, captured, self._owner)
 
-    def restore(self, key_type: str, states: Sequence[StateInfo], pieces: Iterable[bytes]) -> None:
-        """Keep what is in one's own key groups; values are decoded by `register`.
+    def completed(self, checkpoint: CheckpointId) -> None:
+        """Changes up to that capture are in the files that it names."""
+        self._completed = checkpoint
+        self._increments.completed(checkpoint)
 
-        Raises CorruptError for what cannot be read or contradicts itself, InvalidError when max_parallelism or the
-        class of the keys has changed.
-        """
-        if self._handles:
-            raise InternalError("state was restored after it had been registered", where=self._where)
-        restored: dict[str, tuple[StateInfo, dict[Any, bytes]]] = {state.name: (state, {}) for state in states}
-        for data in pieces:
-            piece = Piece(data)
-            self._check_max_parallelism(piece.header.max_parallelism)
-            key_type = self._merge(key_type, piece.header.key_type)
-            self._load(piece, restored)
-        self._checker.expect(key_type)
-        self._restored = restored
+    def abandoned(self, checkpoint: CheckpointId) -> None:
+        """What changed up to that capture is in the next one, too."""
+        self._increments.abandoned(checkpoint)
 
-    def _load(self, piece: Piece, restored: dict[str, tuple[StateInfo, dict[Any, bytes]]]) -> None:
-        layout = parse_layout(piece.header.key_type)
-        for group in piece.groups(self._groups):
-            for name, column in piece.columns(group):
-                if name not in restored:
-                    raise CorruptError(
-                        f"stored state {name} is not among the states of its checkpoint", where=self._where
-                    )
-                if column.keys and group_of_bytes(column.keys[0], self._max_parallelism) != group:
-                    raise CorruptError(f"a stored key of state {name} is not of group {group}", where=self._where)
-                entries = restored[name][1]
-                expected = len(entries) + len(column.keys)
-                entries.update(zip(decode_keys(column.keys, layout), column.values, strict=True))
-                if len(entries) != expected:
-                    raise CorruptError(f"a key of state {name} is stored twice", where=self._where)
+    def maintenance(self) -> Merge | None:
+        """A merge of stored runs, where the chain has become long or its changes large."""
+        chain = self._increments.chain
+        chosen = choose(chain)
+        if not chosen or self._is_merging or not self._increments.can_merge:
+            return None
+        self._is_merging = True
+        self._merges += 1
+        states = tuple(self._handles)
+        content = Content(self._owner.groups, self._owner.max_parallelism, self._checker.key_type, states)
+        return Merge(
+            f"{self._completed}-merged-{self._merges}",
+            chain[chosen.start : chosen.stop],
+            content,
+            is_full=chosen.start == 0,
+            finished=self._merged,
+        )
 
-    def _check_max_parallelism(self, stored: int) -> None:
-        if stored != self._max_parallelism:
-            raise InvalidError(
-                f"state was stored with max_parallelism {stored}, and the job now has {self._max_parallelism}",
-                remedy=f"Set max_parallelism back to {stored}: it decides where each key's state is.",
-                where=self._where,
-            )
+    def _merged(self, merged: Merged | None) -> None:
+        self._is_merging = False
+        if merged is not None:
+            self._increments.merge_finished(merged)
 
-    def _merge(self, one: str, other: str) -> str:
-        merged = merge_key_types(one, other)
-        if merged is None:
-            raise CorruptError(f"one checkpoint stores keys of type {one} and of type {other}", where=self._where)
-        return merged
+    def close(self) -> None:
+        """Nothing to release."""

@@ -1,20 +1,29 @@
 """The handles of the object backend: dicts from key to object, reached through one shared cursor.
 
-A call per record passes here, so each is a few look-ups: no property, no call that could be saved. A handle also knows
-how its state is frozen at a barrier and filled at a restore; a frozen state shares nothing that can still change.
+A call per record passes here, so each is a few look-ups: no property, no call that could be saved. Beside the dict of
+all keys stands one of the keys that changed since the last barrier: a write is one more dict store, and a barrier looks
+at nothing else. Where values can change, reading one counts as changing it.
+
+What a capture gets shares nothing that can still change: immutable values themselves, copies of containers of such,
+bytes of all else.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
+from itertools import islice
 from typing import Any, Generic, NoReturn, TypeVar
 
-from tidegate.checkpoint.protocol import StateInfo
 from tidegate.errors import InvalidError
-from tidegate.serializers import Serializer
-from tidegate.state.descriptors import ListState, MapState, ReducingState, StateDescriptor, ValueState
+from tidegate.state.descriptors import (
+    AggregatingState,
+    ReducingState,
+    StateDescriptor,
+    ValueState,
+)
+from tidegate.state.increments import REMOVED
+from tidegate.state.object_capture import CapturedState, check_size
 
+A = TypeVar("A")
 T = TypeVar("T")
-K = TypeVar("K")
-V = TypeVar("V")
 
 
 class Cursor:
@@ -33,63 +42,116 @@ class Cursor:
         )
 
 
-class FrozenState:
-    """One state as it was at a barrier."""
-
-    __slots__ = ("encode", "entries", "info")
-
-    def __init__(self, info: StateInfo, entries: dict[Any, Any], encode: Callable[[Any], bytes]) -> None:
-        self.info = info
-        self.entries = entries
-        """By key: immutable objects and copied containers of such, or bytes."""
-        self.encode = encode
-
-
 class ObjectHandle:
-    """What the handles of all kinds share. Containers that are empty are never kept."""
+    """What the handles of all kinds share. Containers that are empty are never kept.
 
-    __slots__ = ("_admit", "_classes", "_cursor", "_entries", "_stored", "descriptor")
+    limit: how many bytes one key may have here. where: operator and subtask, for errors.
+    """
 
-    def __init__(self, descriptor: StateDescriptor[Any], cursor: Cursor) -> None:
+    __slots__ = (
+        "_admit", "_changes", "_classes", "_cursor", "_entries", "_limit", "_round", "_where", "_write", "descriptor"
+    )  # fmt: skip
+
+    def __init__(self, descriptor: StateDescriptor[Any], cursor: Cursor, limit: int, where: str) -> None:
         self.descriptor = descriptor
         self._cursor = cursor
+        self._limit = limit
+        self._where = where
         self._entries: dict[Any, Any] = {}
-        self._stored: Serializer[Any] = descriptor.stored
+        self._changes: dict[Any, Any] = {}
+        """Of each key that changed since the last barrier, what `_entries` has, or `REMOVED`."""
+        self._round: Iterator[Any] = iter(())
+        """Keys that are still to come in this round of `sweep`."""
+        self._write: Callable[[Any], bytes] = descriptor.stored.encode
+        """From what is kept of a key to what is stored. Raises InvalidError for a value of another type."""
         self._classes = descriptor.element.classes
         self._admit: Callable[[Any], Any] = descriptor.element.admit
 
     def clear(self) -> None:
-        self._entries.pop(self._cursor.key, None)
+        key = self._cursor.key
+        if self._entries.pop(key, REMOVED) is not REMOVED:
+            self._changes[key] = REMOVED
 
-    def freeze(self) -> FrozenState:
-        """Immutable values by reference, all others as bytes. Raises InvalidError for a value of another type."""
-        info, encode = self.descriptor.info, self._encode
+    def peek(self) -> Any:
+        """What the current key has here, None where nothing; not to be changed by whoever asks."""
+        return self._entries.get(self._cursor.key)
+
+    @property
+    def kept(self) -> Mapping[Any, Any]:
+        """All that is here, by key."""
+        return self._entries
+
+    @property
+    def changed_keys(self) -> Collection[Any]:
+        """Those that the next capture takes."""
+        return self._changes.keys()
+
+    @property
+    def keys_with_state(self) -> Collection[Any]:
+        """Every key that has something here."""
+        return self._entries.keys()
+
+    def sweep(self, limit: int) -> list[Any]:
+        """The next keys that have something here, going round for ever."""
+        entries = self._entries
+        found = [key for key in islice(self._round, limit) if key in entries]
+        if not found:
+            self._round = iter(list(entries))
+            found = list(islice(self._round, limit))
+        return found
+
+    # ---- captures ------------------------------------------------------------------------------------------------
+
+    @property
+    def captured(self) -> CapturedState:
+        """How what `take_changes` gives becomes bytes."""
+        return CapturedState(self.descriptor.info, self.encode if self.descriptor.immutable else _ready)
+
+    def take_changes(self) -> dict[Any, Any]:
+        """What changed since the last barrier, which is now. Raises InvalidError for a value of another type."""
+        changes, self._changes = self._changes, {}
         if self.descriptor.immutable:
-            return FrozenState(info, self._copy(), encode)
-        return FrozenState(info, {key: encode(value) for key, value in self._entries.items()}, bytes)
+            return self._copied(changes)
+        write, limit = self._write, self._limit
+        taken: dict[Any, Any] = {}
+        for key, value in changes.items():
+            if value is not REMOVED:
+                value = write(value)  # noqa: PLW2901
+                if len(value) > limit:
+                    check_size(value, limit, self.descriptor.name, key, self._where)
+            taken[key] = value
+        return taken
 
-    def fill(self, entries: dict[Any, bytes]) -> None:
+    def take_all(self) -> dict[Any, Any]:
+        """As `take_changes`, of every key that has something here."""
+        self._changes = self._entries.copy()
+        return self.take_changes()
+
+    def encode(self, key: Any, value: Any) -> bytes:
+        """Raises InvalidError for a value of another type, or one that is too large."""
+        return check_size(self._write(value), self._limit, self.descriptor.name, key, self._where)
+
+    def fill(self, entries: dict[Any, bytes], read: Callable[[bytes], Any]) -> None:
         """Take over what was stored. Raises CorruptError when some of it is no value of the declared type."""
-        decode = self._decode
-        self._entries = {key: decode(data) for key, data in entries.items()}
+        self._entries = {key: read(data) for key, data in entries.items()}
 
-    def _copy(self) -> dict[Any, Any]:
-        return self._entries.copy()
+    def _copied(self, changes: dict[Any, Any]) -> dict[Any, Any]:
+        """Of values that cannot change, the dict itself: nobody writes to it any more."""
+        return changes
 
-    def _encode(self, value: Any) -> bytes:
-        return self._stored.encode(value)
 
-    def _decode(self, data: bytes) -> Any:
-        return self._stored.decode(data)
+def _ready(key: Any, data: bytes) -> bytes:
+    """Of values that can change, captures have the bytes."""
+    return data
 
 
 class ObjectValueHandle(ObjectHandle, Generic[T]):
-    """A value a key; see `ValueHandle`."""
+    """A value a key, of a type whose values cannot change; see `ValueHandle`."""
 
     __slots__ = ("_default",)
 
-    def __init__(self, descriptor: ValueState[T], cursor: Cursor) -> None:
-        super().__init__(descriptor, cursor)
+    def __init__(self, descriptor: ValueState[T], cursor: Cursor, limit: int, where: str) -> None:
+        super().__init__(descriptor, cursor, limit, where)
         self._default: T = descriptor.default
 
     def value(self) -> T:
@@ -99,41 +161,65 @@ class ObjectValueHandle(ObjectHandle, Generic[T]):
     def update(self, value: T) -> None:
         if type(value) not in self._classes:
             value = self._admit(value)
-        self._entries[self._cursor.key] = value
+        key = self._cursor.key
+        self._entries[key] = value
+        self._changes[key] = value
 
 
-class ObjectFactoryHandle(ObjectValueHandle[T]):
-    """A value a key, made by the `default_factory` and stored when it is first read."""
+class MutableValueHandle(ObjectValueHandle[T]):
+    """A value a key that may be changed by whoever reads it."""
+
+    __slots__ = ()
+
+    def value(self) -> T:
+        key = self._cursor.key
+        value = self._entries.get(key, REMOVED)
+        if value is REMOVED:
+            return self._default
+        self._changes[key] = value
+        read: T = value
+        return read
+
+
+class FactoryValueHandle(ObjectValueHandle[T]):
+    """A value a key, made by the `default_factory` and stored when it is first read; it may be one that can change."""
 
     __slots__ = ("_factory",)
 
-    def __init__(self, descriptor: ValueState[T], factory: Callable[[], T], cursor: Cursor) -> None:
-        super().__init__(descriptor, cursor)
+    def __init__(
+        self, descriptor: ValueState[T], factory: Callable[[], T], cursor: Cursor, limit: int, where: str
+    ) -> None:
+        super().__init__(descriptor, cursor, limit, where)
         self._factory = factory
 
     def value(self) -> T:
         entries, key = self._entries, self._cursor.key
-        if key in entries:
-            kept: T = entries[key]
-            return kept
-        value = self._factory()
-        if type(value) not in self._classes:
-            value = self._admit(value)
-        entries[key] = value
-        return value
+        value = entries.get(key, REMOVED)
+        if value is REMOVED:
+            value = self._factory()
+            if type(value) not in self._classes:
+                value = self._admit(value)
+            entries[key] = value
+        self._changes[key] = value
+        read: T = value
+        return read
 
 
 class ObjectReducingHandle(ObjectHandle, Generic[T]):
     """A reduced value a key; see `ReducingHandle`."""
 
-    __slots__ = ("_reduce",)
+    __slots__ = ("_marks", "_reduce")
 
-    def __init__(self, descriptor: ReducingState[T], cursor: Cursor) -> None:
-        super().__init__(descriptor, cursor)
+    def __init__(self, descriptor: ReducingState[T], cursor: Cursor, limit: int, where: str) -> None:
+        super().__init__(descriptor, cursor, limit, where)
         self._reduce = descriptor.reduce_function
+        self._marks = not descriptor.immutable
 
     def get(self) -> T | None:
-        return self._entries.get(self._cursor.key)
+        value = self._entries.get(self._cursor.key)
+        if self._marks and value is not None:
+            self._changes[self._cursor.key] = value
+        return value
 
     def add(self, value: T) -> None:
         entries, key = self._entries, self._cursor.key
@@ -144,120 +230,46 @@ class ObjectReducingHandle(ObjectHandle, Generic[T]):
             if type(value) not in self._classes:
                 value = self._admit(value)
         entries[key] = value
+        self._changes[key] = value
+
+    def replace(self, kept: T) -> None:
+        """Put this in place of what is kept."""
+        key = self._cursor.key
+        self._entries[key] = kept
+        self._changes[key] = kept
 
 
-class ObjectListHandle(ObjectHandle, Generic[T]):
-    """A list a key; see `ListHandle`."""
+class ObjectAggregatingHandle(ObjectHandle, Generic[T, A]):
+    """An accumulator a key; see `AggregatingHandle`."""
 
-    __slots__ = ()
+    __slots__ = ("_add", "_create", "_marks", "_result")
 
-    def get(self) -> list[T]:
-        return list(self._entries.get(self._cursor.key, ()))
+    def __init__(self, descriptor: AggregatingState[T, A], cursor: Cursor, limit: int, where: str) -> None:
+        super().__init__(descriptor, cursor, limit, where)
+        self._create = descriptor.create
+        self._add = descriptor.add_function
+        self._result = descriptor.result_function
+        self._marks = not descriptor.immutable
 
-    def __iter__(self) -> Iterator[T]:
-        return iter(self.get())
+    def get(self) -> A | None:
+        accumulator = self._entries.get(self._cursor.key, REMOVED)
+        if accumulator is REMOVED:
+            return None
+        if self._marks:
+            self._changes[self._cursor.key] = accumulator
+        return self._result(accumulator)
 
     def add(self, value: T) -> None:
         entries, key = self._entries, self._cursor.key
-        if type(value) not in self._classes:
-            value = self._admit(value)
-        if key in entries:
-            entries[key].append(value)
-        else:
-            entries[key] = [value]
+        accumulator = entries.get(key, REMOVED)
+        accumulator = self._add(self._create() if accumulator is REMOVED else accumulator, value)
+        if type(accumulator) not in self._classes:
+            accumulator = self._admit(accumulator)
+        entries[key] = accumulator
+        self._changes[key] = accumulator
 
-    def extend(self, values: Iterable[T]) -> None:
-        added = self._admitted(values)
-        if added:
-            self._entries.setdefault(self._cursor.key, []).extend(added)
-
-    def update(self, values: Iterable[T]) -> None:
-        replaced = self._admitted(values)
-        if replaced:
-            self._entries[self._cursor.key] = replaced
-        else:
-            self.clear()
-
-    def _admitted(self, values: Iterable[T]) -> list[T]:
-        classes, admit = self._classes, self._admit
-        return [value if type(value) in classes else admit(value) for value in values]
-
-    def _copy(self) -> dict[Any, Any]:
-        return {key: values.copy() for key, values in self._entries.items()}
-
-
-class ObjectMapHandle(ObjectHandle, Generic[K, V]):
-    """A map a key; see `MapHandle`."""
-
-    __slots__ = ("_admit_key", "_conforms", "_key_classes")
-
-    def __init__(self, descriptor: MapState[K, V], cursor: Cursor) -> None:
-        super().__init__(descriptor, cursor)
-        self._key_classes = descriptor.key.classes
-        self._conforms = descriptor.key.conforms
-        self._admit_key = descriptor.key.admit
-
-    def get(self, key: K, default: Any = None) -> Any:
-        return self._current(key).get(key, default)
-
-    def __contains__(self, key: K) -> bool:
-        return key in self._current(key)
-
-    def put(self, key: K, value: V) -> None:
-        if type(key) not in self._key_classes or not self._conforms(key):
-            key = self._admit_key(key)
-        if type(value) not in self._classes:
-            value = self._admit(value)
-        entries, current = self._entries, self._cursor.key
-        if current in entries:
-            entries[current][key] = value
-        else:
-            entries[current] = {key: value}
-
-    def remove(self, key: K) -> None:
-        entries = self._current(key)
-        entries.pop(key, None)
-        if not entries:
-            self.clear()
-
-    def keys(self) -> list[K]:
-        return list(self._entries.get(self._cursor.key, ()))
-
-    def values(self) -> list[V]:
-        return list(self._entries.get(self._cursor.key, {}).values())
-
-    def items(self) -> list[tuple[K, V]]:
-        return list(self._entries.get(self._cursor.key, {}).items())
-
-    def is_empty(self) -> bool:
-        return self._cursor.key not in self._entries
-
-    def _current(self, key: K) -> dict[K, V]:
-        """The current map, for a look at `key`; a fresh one where there is none."""
-        if not self._conforms(key):
-            self._admit_key(key)
-        return self._entries.get(self._cursor.key) or {}
-
-    def _copy(self) -> dict[Any, Any]:
-        return {key: entries.copy() for key, entries in self._entries.items()}
-
-    def _encode(self, value: dict[K, V]) -> bytes:
-        return self._stored.encode(list(value.items()))
-
-    def _decode(self, data: bytes) -> Any:
-        return dict(self._stored.decode(data))
-
-
-def make_handle(descriptor: StateDescriptor[Any], cursor: Cursor) -> ObjectHandle:
-    """The handle of a declared state. Raises InvalidError for a kind that this backend does not have."""
-    if isinstance(descriptor, ValueState):
-        if descriptor.default_factory is not None:
-            return ObjectFactoryHandle(descriptor, descriptor.default_factory, cursor)
-        return ObjectValueHandle(descriptor, cursor)
-    if isinstance(descriptor, ReducingState):
-        return ObjectReducingHandle(descriptor, cursor)
-    if isinstance(descriptor, ListState):
-        return ObjectListHandle(descriptor, cursor)
-    if isinstance(descriptor, MapState):
-        return ObjectMapHandle(descriptor, cursor)
-    raise InvalidError(f"state {descriptor.name} is of kind {descriptor.kind}, which this state backend does not have")
+    def replace(self, kept: Any) -> None:
+        """Put this accumulator in place of the one that is kept."""
+        key = self._cursor.key
+        self._entries[key] = kept
+        self._changes[key] = kept

@@ -12,10 +12,10 @@ from tidegate.ids import Attempt, CheckpointId, JobName, OperatorName, SubtaskIn
 from tidegate.runtime.control import RestoredOperator, RuntimeOptions
 from tidegate.runtime.snapshots import (
     CapturedOperator,
+    OperatorFiles,
     SnapshotWriter,
     StateTooLarge,
-    read_pieces,
-    restore_backend,
+    restore_backends,
 )
 from tidegate.state.descriptors import ValueState
 from tidegate.state.key_groups import key_group, subtask_of
@@ -56,35 +56,38 @@ def contents(backend: ObjectStateBackend) -> dict[str, int]:
     return found
 
 
-def writer(storage: Storage, *, attempt: int = 1, options: RuntimeOptions | None = None) -> SnapshotWriter:
+def writer(
+    storage: Storage, *, attempt: int = 1, task: TaskId = TASK, options: RuntimeOptions | None = None
+) -> SnapshotWriter:
+    options = options or RuntimeOptions(inline_limit=0)
     store = CheckpointStore(storage, JobName("job"))
-    return SnapshotWriter(store, TASK, Attempt(attempt), options or RuntimeOptions(inline_limit=0))
+    return SnapshotWriter(task, {NAME: OperatorFiles(store, task, NAME, Attempt(attempt), options)}, options)
 
 
 def captured(backend: ObjectStateBackend | None, *, ended: bool = False) -> CapturedOperator:
-    return CapturedOperator(NAME, ended, None if backend is None else backend.capture(), ())
+    return CapturedOperator(NAME, ended, None if backend is None else backend.capture(ONE), ())
 
 
 def stored(storage: Storage, backend: ObjectStateBackend, options: RuntimeOptions | None = None) -> OperatorSnapshot:
-    (snapshot,) = writer(storage, options=options).store(ONE, [captured(backend)])
+    (snapshot,) = writer(storage, options=options).store([captured(backend)])
     return snapshot
 
 
 def restored(storage: Storage, snapshots: Iterable[OperatorSnapshot], backend: ObjectStateBackend) -> None:
     operator = RestoredOperator(NAME, False, tuple(snapshots))
-    restore_backend(backend, operator, read_pieces(CheckpointStore(storage, JobName("job")), [operator]))
+    restore_backends({NAME: backend}, writer(storage).files, [operator])
 
 
 # ---- storing ---------------------------------------------------------------------------------------------------------
 
 
-def test_state_beyond_the_inline_limit_becomes_a_file_of_attempt_checkpoint_operator_and_subtask() -> None:
+def test_state_beyond_the_inline_limit_becomes_a_file_of_attempt_operator_subtask_and_checkpoint() -> None:
     storage = MemoryStorage()
     (handle,) = stored(storage, filled()).handles
-    assert handle.path == "chk-1-1/totals.0.keyed-0"
+    assert handle.path == "shared/1/totals.0.1-0"
     assert handle.inline is None
-    assert storage.list("") == ["job/chk-1-1/totals.0.keyed-0"]
-    assert len(storage.read("job/chk-1-1/totals.0.keyed-0")) == handle.size
+    assert storage.list("") == ["job/shared/1/totals.0.1-0"]
+    assert len(storage.read("job/shared/1/totals.0.1-0")) == handle.size
 
 
 def test_state_of_just_the_inline_limit_is_inlined_and_of_one_byte_more_is_not() -> None:
@@ -109,10 +112,10 @@ def test_the_memory_presets_limit_counts_all_state_of_the_task() -> None:
     enough = RuntimeOptions(state_in_job_manager=True, memory_limit=2 * size)
     too_small = RuntimeOptions(state_in_job_manager=True, memory_limit=2 * size - 1)
     twice = [captured(filled()), captured(filled())]
-    assert len(writer(MemoryStorage(), options=enough).store(ONE, twice)) == 2
+    assert len(writer(MemoryStorage(), options=enough).store(twice)) == 2
     twice = [captured(filled()), captured(filled())]
     with pytest.raises(StateTooLarge, match=f"has {2 * size} bytes.*Use state.backend fs"):
-        writer(MemoryStorage(), options=too_small).store(ONE, twice)
+        writer(MemoryStorage(), options=too_small).store(twice)
 
 
 def test_without_the_memory_preset_its_limit_does_not_count() -> None:
@@ -121,7 +124,7 @@ def test_without_the_memory_preset_its_limit_does_not_count() -> None:
 
 def test_splits_and_the_end_go_into_the_snapshot_of_an_operator_without_state() -> None:
     splits = (SplitState("a", 7),)
-    (snapshot,) = writer(MemoryStorage()).store(ONE, [CapturedOperator(NAME, True, None, splits)])
+    (snapshot,) = writer(MemoryStorage()).store([CapturedOperator(NAME, True, None, splits)])
     assert snapshot == OperatorSnapshot(NAME, ended=True, splits=splits)
 
 
@@ -143,7 +146,7 @@ def test_what_is_stored_is_the_state_of_the_capture_and_not_of_later() -> None:
     backend.set_current_key("k2")
     handle.update(3)
     fresh = backend_of()
-    restored(storage, writer(storage).store(ONE, [at_barrier]), fresh)
+    restored(storage, writer(storage).store([at_barrier]), fresh)
     assert contents(fresh) == {"k1": 1}
 
 
@@ -161,10 +164,10 @@ def test_storing_again_what_may_have_been_written_is_no_conflict() -> None:
 
 def test_a_file_of_an_earlier_log_is_never_replaced() -> None:
     storage = MemoryStorage()
-    storage.write("job/chk-1-1/totals.0.keyed-0", b"something else")
+    storage.write("job/shared/1/totals.0.1-0", b"something else")
     with pytest.raises(InvalidError, match="belongs to an earlier log"):
         stored(storage, filled())
-    assert storage.read("job/chk-1-1/totals.0.keyed-0") == b"something else"
+    assert storage.read("job/shared/1/totals.0.1-0") == b"something else"
 
 
 # ---- restoring -------------------------------------------------------------------------------------------------------
@@ -179,9 +182,8 @@ def test_each_key_is_found_again_in_exactly_the_subtask_that_has_its_group(
     snapshots: list[OperatorSnapshot] = []
     for subtask in range(before):
         own = TaskId(VertexName("totals"), SubtaskIndex(subtask))
-        options = RuntimeOptions(inline_limit=inline_limit)
-        it = SnapshotWriter(CheckpointStore(storage, JobName("job")), own, Attempt(1), options)
-        snapshots += it.store(ONE, [captured(filled(subtask, before))])
+        it = writer(storage, task=own, options=RuntimeOptions(inline_limit=inline_limit))
+        snapshots += it.store([captured(filled(subtask, before))])
     for subtask in range(after):
         backend = backend_of(subtask, after)
         restored(storage, snapshots, backend)
@@ -214,11 +216,11 @@ def test_a_missing_file_is_not_taken_for_no_state() -> None:
 
 def test_one_operators_pieces_with_different_types_of_keys_contradict() -> None:
     storage = MemoryStorage()
-    other = backend_of()
+    other = backend_of(1, 2)
     handle = other.register(ValueState(int, name="number"))
-    other.set_current_key(1)
+    other.set_current_key(next(n for n in range(100) if subtask_of(key_group(n, MAX_PARALLELISM), 2, MAX_PARALLELISM)))
     handle.update(1)
-    snapshots = [stored(storage, filled()), stored(MemoryStorage(), other, RuntimeOptions())]
+    snapshots = [stored(storage, filled(0, 2)), stored(MemoryStorage(), other, RuntimeOptions())]
     with pytest.raises(CorruptError, match="keys of type"):
         restored(storage, snapshots, backend_of())
 

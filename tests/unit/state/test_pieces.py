@@ -9,14 +9,16 @@ import xxhash
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tidegate.checkpoint.protocol import StateInfo
+from tidegate.checkpoint.protocol import OperatorSnapshot, StateInfo
 from tidegate.errors import CorruptError, InvalidError
-from tidegate.ids import KeyGroup, OperatorName, SubtaskIndex
+from tidegate.ids import CheckpointId, KeyGroup, OperatorName, SubtaskIndex
 from tidegate.state.descriptors import ListState, MapState, StateDescriptor, ValueState
 from tidegate.state.key_groups import key_group
 from tidegate.state.keys import encode_key
-from tidegate.state.object_backend import ObjectCapture, ObjectStateBackend
+from tidegate.state.object_backend import ObjectStateBackend
+from tidegate.state.object_capture import ObjectCapture
 from tidegate.state.pieces import Column, Piece, write_piece
+from tidegate.testing.conformance.state_kit import KeptFiles
 
 DESCRIPTORS: tuple[StateDescriptor[Any], ...] = (
     ValueState(int, name="total"),
@@ -37,21 +39,40 @@ def _capture() -> ObjectCapture:
         total.update(number * 1000)
         recent.extend(["x" * number, "ä"])
         devices.put("phone", 0.5 * number)
-    return backend.capture()
+    return backend.capture(CheckpointId(1))
+
+
+def _stored(capture: ObjectCapture) -> bytes:
+    """The only piece of a capture; empty when it has none."""
+    files = KeptFiles()
+    pieces = [files.read_state(handle) for handle in capture.store(files)]
+    assert len(pieces) < 2
+    return pieces[0] if pieces else b""
+
+
+def _snapshot(data: bytes, states: tuple[StateInfo, ...]) -> tuple[OperatorSnapshot, KeptFiles]:
+    files = KeptFiles()
+    handle = files.write("1-0", data, range(8))
+    return OperatorSnapshot(OperatorName("totals"), key_type=CAPTURE.key_type, states=states, handles=(handle,)), files
 
 
 CAPTURE = _capture()
-DATA = CAPTURE.encode()[0].data
+DATA = _stored(CAPTURE)
+
+
+def _restored(data: bytes, states: tuple[StateInfo, ...] = CAPTURE.states) -> ObjectStateBackend:
+    backend = ObjectStateBackend(OperatorName("totals"), SubtaskIndex(0), 1, 8, is_incremental=False)
+    snapshot, files = _snapshot(data, states)
+    backend.restore([snapshot], files)
+    return backend
 
 
 def _restore(data: bytes, states: tuple[StateInfo, ...] = CAPTURE.states) -> bytes:
     """What a backend captures again after it was given `data`."""
-    backend = _backend()
-    backend.restore(CAPTURE.key_type, states, [data])
+    backend = _restored(data, states)
     for descriptor in DESCRIPTORS:
         backend.register(descriptor)
-    pieces = backend.capture().encode()
-    return pieces[0].data if pieces else b""
+    return _stored(backend.capture(CheckpointId(2)))
 
 
 def _resealed(data: bytes) -> bytes:
@@ -78,8 +99,8 @@ def test_every_flipped_bit_is_corrupt() -> None:
 
 
 def test_a_higher_format_is_refused_with_the_way_out() -> None:
-    with pytest.raises(CorruptError, match=r"format 2(.|\n)*later"):
-        _restore(DATA[:4] + b"\x00\x02" + DATA[6:])
+    with pytest.raises(CorruptError, match=r"format 3(.|\n)*later"):
+        _restore(DATA[:4] + b"\x00\x03" + DATA[6:])
 
 
 @given(st.integers(14, len(DATA) - 1), st.binary(min_size=1, max_size=6))
@@ -144,14 +165,12 @@ def test_a_state_that_the_checkpoint_does_not_list_is_corrupt() -> None:
 
 
 def test_restored_state_that_nobody_asks_for_shows() -> None:
-    backend = _backend()
-    backend.restore(CAPTURE.key_type, CAPTURE.states, [DATA])
+    backend = _restored(DATA)
     backend.register(DESCRIPTORS[0])
     assert backend.unclaimed == ("recent", "by-device")
 
 
 def test_a_program_with_keys_of_another_type_is_refused_at_the_first_key() -> None:
-    backend = _backend()
-    backend.restore(CAPTURE.key_type, CAPTURE.states, [DATA])
+    backend = _restored(DATA)
     with pytest.raises(InvalidError, match=r"str where keys are of type tuple\[str, int\]"):
         backend.set_current_key("user-1")

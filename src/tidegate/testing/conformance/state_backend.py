@@ -2,6 +2,7 @@
 
     class TestMyBackend(StateBackendConformance):
         def backend(self, subtask, parallelism, max_parallelism): ...
+        def limited(self, max_value_bytes): ...
 
 The kit asks for the promises of `tidegate.state.backend` and `tidegate.state.handles` and never looks inside.
 """
@@ -16,11 +17,12 @@ from tidegate.ids import KeyGroup, SubtaskIndex
 from tidegate.serializers import pickled
 from tidegate.state.descriptors import ListState, MapState, ReducingState, StateDescriptor, ValueState
 from tidegate.state.key_groups import key_group, subtask_of
+from tidegate.testing.conformance.state_checkpoints import StateCheckpointConformance
 from tidegate.testing.conformance.state_handles import StateHandleConformance
 from tidegate.testing.conformance.state_kit import KEYS, MAX_PARALLELISM, USERS, Basket, Total
 
 
-class StateBackendConformance(StateHandleConformance):
+class StateBackendConformance(StateHandleConformance, StateCheckpointConformance):
     """The suite: each test is one promise."""
 
     # ---- captures --------------------------------------------------------------------------------------------------
@@ -28,13 +30,13 @@ class StateBackendConformance(StateHandleConformance):
     def test_a_capture_without_state_has_no_pieces_and_still_says_what_is_declared(self) -> None:
         backend = self.one()
         total = backend.register(ValueState(int, default=0, name="total"))
-        capture = backend.capture()
+        capture = self.take(backend)
         assert [(state.name, state.kind, state.value_type) for state in capture.states] == [("total", "value", "int")]
         assert capture.key_type == ""
         backend.set_current_key("a")
         total.value()
-        assert list(backend.capture().encode()) == []
-        assert backend.capture().key_type == "str"
+        assert self.take(backend).handles == ()
+        assert self.take(backend).key_type == "str"
 
     def test_cleared_keys_leave_nothing_behind(self) -> None:
         backend = self.one()
@@ -55,7 +57,7 @@ class StateBackendConformance(StateHandleConformance):
             entries.clear()
             elements.clear()
             elements.extend([])
-        assert list(backend.capture().encode()) == []
+        assert self.take(backend).handles == ()
 
     def test_what_happens_after_the_barrier_is_not_in_the_capture(self) -> None:
         descriptors = (
@@ -75,7 +77,7 @@ class StateBackendConformance(StateHandleConformance):
 
         before.set_current_key("k")
         write(1)
-        capture = before.capture()
+        capture = self.take(before)
         write(2)
         before.set_current_key("other")
         write(3)
@@ -101,12 +103,11 @@ class StateBackendConformance(StateHandleConformance):
         elements.add(Basket())
         entries.put("x", Basket())
         reduced.add(Basket())
-        held = (value.value(), elements.get()[0], entries.get("x"), reduced.get())
         captures = []
         for item in ("before", "between", "after"):
-            for basket in held:
+            for basket in (value.value(), elements.get()[0], entries.get("x"), reduced.get()):
                 basket.items.append(item)
-            captures.append(before.capture())
+            captures.append(self.take(before))
         for capture, expected in zip(captures, (["before"], ["before", "between"]), strict=False):
             after = self.restored(capture)
             value, elements, entries, reduced = (after.register(descriptor) for descriptor in descriptors)
@@ -122,23 +123,23 @@ class StateBackendConformance(StateHandleConformance):
         for position, key in enumerate(keys):
             before.set_current_key(key)
             number.update(position)
-        capture = before.capture()
+        capture = self.take(before)
         after = self.restored(capture)
-        assert after.capture().key_type == capture.key_type
         number = after.register(descriptor)
+        assert self.take(after).key_type == capture.key_type
         for position, key in enumerate(keys):
             after.set_current_key(key)
             assert number.value() == position
-        assert [piece.data for piece in after.capture().encode()] == [piece.data for piece in capture.encode()]
 
     def test_keys_of_another_type_are_refused_also_after_a_restore(self) -> None:
         backend = self.one()
-        backend.register(ValueState(int, name="total"))
+        total = backend.register(ValueState(int, name="total"))
         backend.set_current_key(1)
+        total.update(1)
         for wrong in (True, 1.0, "1", (1,)):
             with pytest.raises(InvalidError):
                 backend.set_current_key(wrong)
-        after = self.restored(backend.capture())
+        after = self.restored(self.take(backend))
         with pytest.raises(InvalidError, match="int"):
             after.set_current_key("1")
 
@@ -149,7 +150,7 @@ class StateBackendConformance(StateHandleConformance):
         self, old: int, new: int
     ) -> None:
         descriptor = ValueState(int, name="number")
-        captures = [backend.capture() for backend in self.filled(descriptor, old)]
+        captures = [self.take(backend) for backend in self.filled(descriptor, old)]
         for subtask in range(new):
             backend = self.restored(*captures, subtask=subtask, parallelism=new)
             number = backend.register(descriptor)
@@ -160,28 +161,31 @@ class StateBackendConformance(StateHandleConformance):
 
     def test_pieces_say_which_groups_they_cover(self) -> None:
         for subtask, backend in enumerate(self.filled(ValueState(int, name="number"), 3)):
-            pieces = backend.capture().encode()
-            groups = {KeyGroup(g) for piece in pieces for g in range(piece.first_group, piece.last_group + 1)}
+            handles = self.take(backend).handles
+            groups = {KeyGroup(g) for handle in handles for g in range(handle.first_group, handle.last_group + 1)}
             assert groups
             assert {subtask_of(group, 3, MAX_PARALLELISM) for group in groups} == {subtask}
 
     def test_a_key_in_two_pieces_is_corrupt(self) -> None:
-        capture = self.filled(ValueState(int, name="number"))[0].capture()
+        capture = self.take(self.filled(ValueState(int, name="number"))[0])
         with pytest.raises(CorruptError):
             self.restored(capture, capture)
 
-    def test_a_damaged_piece_is_corrupt(self) -> None:
-        capture = self.filled(ValueState(int, name="number"))[0].capture()
-        (piece,) = capture.encode()
-        for damaged in (b"", piece.data[:-1], piece.data + b"x", piece.data[:40] + b"\x00" + piece.data[41:]):
+    def test_a_damaged_file_is_corrupt(self) -> None:
+        capture = self.take(self.filled(ValueState(int, name="number"))[0])
+        for handle in capture.handles:
+            whole = self.files.contents[str(handle.path)]
+            self.files.contents[str(handle.path)] = whole[:-1] + bytes([whole[-1] ^ 1])
             with pytest.raises(CorruptError):
-                self.one().restore(capture.key_type, capture.states, [damaged])
+                self.restored(capture)
+            self.files.contents[str(handle.path)] = whole
+        self.restored(capture)
 
     def test_another_max_parallelism_is_refused(self) -> None:
-        capture = self.filled(ValueState(int, name="number"))[0].capture()
+        capture = self.take(self.filled(ValueState(int, name="number"))[0])
         other = self.backend(SubtaskIndex(0), 1, MAX_PARALLELISM * 2)
         with pytest.raises(InvalidError, match="max_parallelism"):
-            other.restore(capture.key_type, capture.states, [piece.data for piece in capture.encode()])
+            other.restore([capture.snapshot()], self.files)
 
     def test_a_key_of_another_subtask_is_never_stored(self) -> None:
         backend = self.backend(SubtaskIndex(0), 2, MAX_PARALLELISM)
@@ -190,7 +194,7 @@ class StateBackendConformance(StateHandleConformance):
         backend.set_current_key(foreign)
         total.update(1)
         with pytest.raises(InternalError, match=foreign):
-            backend.capture().encode()
+            _ = self.take(backend).handles
 
     @pytest.mark.parametrize(
         "changed",
@@ -204,18 +208,18 @@ class StateBackendConformance(StateHandleConformance):
         ids=repr,
     )
     def test_data_that_does_not_fit_the_declaration_is_refused(self, changed: StateDescriptor[Any]) -> None:
-        after = self.restored(self.filled(ValueState(int, name="number"))[0].capture())
+        after = self.restored(self.take(self.filled(ValueState(int, name="number"))[0]))
         with pytest.raises(InvalidError, match=r"state number.*value of int"):
             after.register(changed)
 
     def test_a_wider_type_takes_what_was_stored(self) -> None:
-        after = self.restored(self.filled(ValueState(int, name="number"))[0].capture())
+        after = self.restored(self.take(self.filled(ValueState(int, name="number"))[0]))
         number = after.register(ValueState(int | str, name="number"))
         after.set_current_key(USERS[3])
         assert number.value() == 3
 
     def test_a_state_that_is_new_begins_empty_beside_a_restored_one(self) -> None:
-        after = self.restored(self.filled(ValueState(int, name="number"))[0].capture())
+        after = self.restored(self.take(self.filled(ValueState(int, name="number"))[0]))
         fresh = after.register(ValueState(int, default=7, name="fresh"))
         number = after.register(ValueState(int, name="number"))
         after.set_current_key(USERS[1])

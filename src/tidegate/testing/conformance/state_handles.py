@@ -9,8 +9,20 @@ from typing import Any
 import pytest
 
 from tidegate.errors import InvalidError
-from tidegate.state.descriptors import ListState, MapState, ReducingState, StateDescriptor, ValueState
+from tidegate.state.descriptors import (
+    AggregatingState,
+    ListState,
+    MapState,
+    ReducingState,
+    StateDescriptor,
+    ValueState,
+)
 from tidegate.testing.conformance.state_kit import StateBackendKit
+
+
+def _added(accumulator: list[str], value: str) -> list[str]:
+    accumulator.append(value)
+    return accumulator
 
 
 class StateHandleConformance(StateBackendKit):
@@ -47,7 +59,7 @@ class StateHandleConformance(StateBackendKit):
         seen.value().append(2)
         backend.set_current_key("b")
         assert seen.value() == []
-        after = self.restored(backend.capture())
+        after = self.restored(self.take(backend))
         seen = after.register(descriptor)
         after.set_current_key("a")
         assert seen.value() == [1, 2]
@@ -140,6 +152,75 @@ class StateHandleConformance(StateBackendKit):
         joined.clear()
         assert joined.get() is None
 
+    # ---- aggregating state -----------------------------------------------------------------------------------------
+
+    def test_values_are_aggregated_in_order(self) -> None:
+        descriptor = AggregatingState(list[str], list, _added, "".join, name="joined")
+        backend = self.one()
+        joined = backend.register(descriptor)
+        backend.set_current_key("a")
+        assert joined.get() is None
+        for part in "xyz":
+            joined.add(part)
+        assert joined.get() == "xyz"
+        backend.set_current_key("b")
+        assert joined.get() is None
+        after = self.restored(self.take(backend))
+        joined = after.register(descriptor)
+        after.set_current_key("a")
+        joined.add("!")
+        assert joined.get() == "xyz!"
+        joined.clear()
+        assert joined.get() is None
+        joined.add("n")
+        assert joined.get() == "n"
+
+    def test_an_accumulator_of_another_type_is_refused_when_it_is_written(self) -> None:
+        backend = self.one()
+        total = backend.register(AggregatingState(int, int, lambda so_far, value: value, str, name="total"))
+        backend.set_current_key("a")
+        with pytest.raises(InvalidError, match=r"state total.*int"):
+            total.add("1")
+        assert total.get() is None
+
+    # ---- what the engine asks of handles ---------------------------------------------------------------------------
+
+    def test_a_look_shows_what_is_kept_and_nothing_where_nothing_is(self) -> None:
+        backend = self.one()
+        value = backend.register(ValueState(int, default=7, name="a"))
+        made = backend.register(ValueState(list[int], default_factory=list, name="b"))
+        elements = backend.register(ListState(int, name="c"))
+        entries = backend.register(MapState(str, int, name="d"))
+        reduced = backend.register(ReducingState(int, max, name="e"))
+        joined = backend.register(AggregatingState(list[str], list, _added, "".join, name="f"))
+        handles = (value, made, elements, entries, reduced, joined)
+        backend.set_current_key("k")
+        assert [handle.peek() for handle in handles] == [None] * 6
+        assert self.take(backend).handles == ()
+        value.update(1)
+        made.value().append(2)
+        elements.add(3)
+        entries.put("x", 4)
+        reduced.add(5)
+        joined.add("6")
+        assert [handle.peek() for handle in handles] == [1, [2], [3], {"x": 4}, 5, ["6"]]
+
+    def test_what_is_put_in_place_of_a_reduced_or_aggregated_value_is_gone_on_with(self) -> None:
+        reducing = ReducingState(int, lambda one, other: one * 10 + other, name="e")
+        aggregating = AggregatingState(list[str], list, _added, "".join, name="f")
+        backend = self.one()
+        reduced, joined = backend.register(reducing), backend.register(aggregating)
+        backend.set_current_key("k")
+        reduced.add(1)
+        reduced.replace(4)
+        joined.replace(["a"])
+        after = self.restored(self.take(backend))
+        reduced, joined = after.register(reducing), after.register(aggregating)
+        after.set_current_key("k")
+        reduced.add(5)
+        joined.add("b")
+        assert (reduced.get(), joined.get()) == (45, "ab")
+
     # ---- what may be written ---------------------------------------------------------------------------------------
 
     def test_none_is_refused_in_every_kind_where_it_is_not_declared(self) -> None:
@@ -155,7 +236,7 @@ class StateHandleConformance(StateBackendKit):
         for write in writes:
             with pytest.raises(InvalidError, match=r"state [abcd] "):
                 write(None)
-        assert backend.capture().encode() == []
+        assert self.take(backend).handles == ()
 
     def test_none_is_a_value_in_every_kind_where_it_is_declared(self) -> None:
         descriptors: list[StateDescriptor[Any]] = [
@@ -171,7 +252,7 @@ class StateHandleConformance(StateBackendKit):
         elements.add(None)
         entries.put("x", None)
         reduced.add(None)
-        after = self.restored(before.capture())
+        after = self.restored(self.take(before))
         for backend, handles in ((before, (value, elements, entries, reduced)), (after, None)):
             value, elements, entries, reduced = handles or tuple(after.register(each) for each in descriptors)
             backend.set_current_key("k")
@@ -203,7 +284,7 @@ class StateHandleConformance(StateBackendKit):
 
         def write_and_capture() -> None:
             total.update(wrong)
-            backend.capture().encode()
+            _ = self.take(backend).handles
 
         with pytest.raises(InvalidError, match="state total"):
             write_and_capture()
