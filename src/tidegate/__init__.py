@@ -3,37 +3,73 @@
 A job is a graph of named operators from sources to sinks; see `Job`, `Stream` and `KeyedProcessFunction`.
 """
 
-from tidegate.api.functions import Context, KeyedContext, KeyedProcessFunction, ProcessFunction, SideOutput
+from tidegate.api.connected import BroadcastStream
+from tidegate.api.functions import (
+    BroadcastProcessFunction,
+    Context,
+    CoProcessFunction,
+    KeyedBroadcastProcessFunction,
+    KeyedContext,
+    KeyedCoProcessFunction,
+    KeyedProcessFunction,
+    ProcessFunction,
+    SideOutput,
+    TimerService,
+)
 from tidegate.api.job import Job, run_jobs_with
 from tidegate.api.stream import KeyedStream, Stream
 from tidegate.cli.program import main, run
 from tidegate.config import Config
 from tidegate.errors import TidegateError
 from tidegate.formats import Bytes, Json, String
-from tidegate.serializers import Pickled, pickled
-from tidegate.state.descriptors import ListState, MapState, ReducingState, ValueState
+from tidegate.savepoints.bootstrap import write_savepoint
+from tidegate.savepoints.operator_rows import OperatorRows
+from tidegate.savepoints.reading import StateRow, StateRows, list_states, read_state
+from tidegate.serializers import Pickled, Serialized, TypeSerializer, pickled, serialized
+from tidegate.state.descriptors import AggregatingState, ListState, MapState, ReducingState, ValueState
+from tidegate.state.operator_descriptors import BroadcastState, OperatorListState
+from tidegate.state.ttl import Ttl
 
 run_jobs_with(run)
 
 __all__ = [
+    "AggregatingState",
+    "BroadcastProcessFunction",
+    "BroadcastState",
+    "BroadcastStream",
     "Bytes",
+    "CoProcessFunction",
     "Config",
     "Context",
     "Job",
     "Json",
+    "KeyedBroadcastProcessFunction",
+    "KeyedCoProcessFunction",
     "KeyedContext",
     "KeyedProcessFunction",
     "KeyedStream",
     "ListState",
     "MapState",
+    "OperatorListState",
+    "OperatorRows",
     "Pickled",
     "ProcessFunction",
     "ReducingState",
+    "Serialized",
     "SideOutput",
+    "StateRow",
+    "StateRows",
     "Stream",
     "String",
     "TidegateError",
+    "TimerService",
+    "Ttl",
+    "TypeSerializer",
     "ValueState",
+    "list_states",
     "main",
     "pickled",
+    "read_state",
+    "serialized",
+    "write_savepoint",
 ]

@@ -15,10 +15,11 @@ class Batch:
     """Records as columns.
 
     values: the records. keys: one key a record, present behind `key_by`. timestamps: milliseconds since 1970, present
-    where a source was asked for them. tag: the side output that these records go to; None is the main output.
+    where a source was asked for them. tag: the side output that these records go to; None is the main output. input:
+    through which of an operator's inputs they came, from 0; only its gate can say, so it never crosses a channel.
     """
 
-    __slots__ = ("keys", "tag", "timestamps", "values")
+    __slots__ = ("input", "keys", "tag", "timestamps", "values")
 
     def __init__(
         self,
@@ -26,11 +27,13 @@ class Batch:
         keys: list[Any] | None = None,
         timestamps: list[int] | None = None,
         tag: str | None = None,
+        input: int = 0,
     ) -> None:
         self.values = values
         self.keys = keys
         self.timestamps = timestamps
         self.tag = tag
+        self.input = input
 
     def __len__(self) -> int:
         return len(self.values)
@@ -47,7 +50,12 @@ class Batch:
             None if self.keys is None else self.keys[start:stop],
             None if self.timestamps is None else self.timestamps[start:stop],
             self.tag,
+            self.input,
         )
+
+    def through(self, input: int) -> "Batch":
+        """The same records, having come through that input. A new batch: this one may be in other hands, too."""
+        return Batch(self.values, self.keys, self.timestamps, self.tag, input)
 
 
 class Barrier(msgspec.Struct, frozen=True):

@@ -24,7 +24,8 @@ def test_element_types_are_inferred_along_the_chain(name: str) -> None:
     assert errors_in(name) == []
 
 
-def test_mistakes_are_found_and_nothing_else() -> None:
-    lines = (FOLDER / "mistakes.py").read_text().splitlines()
+@pytest.mark.parametrize("name", ["mistakes.py", "two_inputs.py"])
+def test_mistakes_are_found_and_nothing_else(name: str) -> None:
+    lines = (FOLDER / name).read_text().splitlines()
     expected = [number for number, line in enumerate(lines, start=1) if "# error:" in line]
-    assert errors_in("mistakes.py") == expected
+    assert errors_in(name) == expected

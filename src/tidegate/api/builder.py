@@ -3,9 +3,9 @@
 An operator can only be added after what it reads, so that order is topological. Nothing is ever removed or changed.
 """
 
-from tidegate.api.validation import check_graph, check_name
+from tidegate.api.validation import check_broadcasts, check_graph, check_name
 from tidegate.errors import InvalidError
-from tidegate.graph.logical import LogicalGraph, LogicalNode
+from tidegate.graph.logical import InputEdge, LogicalGraph, LogicalNode
 from tidegate.ids import JobName, OperatorName
 
 
@@ -15,6 +15,7 @@ class GraphBuilder:
     def __init__(self, job: JobName) -> None:
         self.job = job
         self._nodes: dict[OperatorName, LogicalNode] = {}
+        self._broadcasts: list[InputEdge] = []
 
     def name(self, kind: str, given: str | None, default: str | None = None) -> OperatorName:
         """The name of the next operator: the one given, or `default`, or `<kind>-<n>` where it is the n-th of its kind.
@@ -34,10 +35,15 @@ class GraphBuilder:
         """Add `node`, whose name came from `name`."""
         self._nodes[node.name] = node
 
+    def add_broadcast(self, edge: InputEdge) -> None:
+        """What is to come through `edge` must be connected to an operator in the end."""
+        self._broadcasts.append(edge)
+
     def node(self, name: OperatorName) -> LogicalNode:
         return self._nodes[name]
 
     def build(self, max_parallelism: int) -> LogicalGraph:
         """The validated graph. Raises InvalidError."""
         check_graph(self.job, self._nodes, max_parallelism)
+        check_broadcasts(self._broadcasts, self._nodes)
         return LogicalGraph(self.job, tuple(self._nodes.values()))

@@ -5,31 +5,36 @@ therefore no function may change a record that it was given.
 """
 
 from collections.abc import Callable, Hashable, Iterable
+from dataclasses import replace
 from functools import partial
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar, overload
 
 from tidegate.api.builder import GraphBuilder
+from tidegate.api.connected import (
+    BroadcastConnectedStream,
+    BroadcastStream,
+    ConnectedStreams,
+    KeyedBroadcastConnectedStream,
+    KeyedConnectedStreams,
+)
 from tidegate.api.functions import KeyedProcessFunction, ProcessFunction, SideOutput
+from tidegate.api.processes import KEYED, PROCESS, add_process
 from tidegate.api.validation import (
     check_fails_on_error,
     check_function,
     check_instance,
     check_key_type,
     check_parallelism,
-    check_process_function,
     check_side_output,
     declarations,
-    declared_side_outputs,
-    declared_states,
     error_policy,
     reduced_state,
 )
 from tidegate.errors import InvalidError
-from tidegate.graph.logical import ErrorPolicy, InputEdge, LogicalNode, Partitioning, StateDeclaration
+from tidegate.graph.logical import ErrorPolicy, InputEdge, LogicalNode, Partitioning
 from tidegate.ids import OperatorName
-from tidegate.operators.contracts import Operator, OperatorFactory, Sink
-from tidegate.operators.keyed import KeyedProcessOperator, ReduceOperator
-from tidegate.operators.process import ProcessOperator
+from tidegate.operators.contracts import Operator, Sink
+from tidegate.operators.keyed import ReduceOperator
 from tidegate.operators.stateless import (
     FilterOperator,
     FlatMapOperator,
@@ -37,7 +42,7 @@ from tidegate.operators.stateless import (
     MapOperator,
     UnionOperator,
 )
-from tidegate.operators.user_code import OnError, copy_function
+from tidegate.operators.user_code import OnError
 from tidegate.serializers import Pickled
 from tidegate.state.key_groups import KeyChecker
 
@@ -138,22 +143,37 @@ class Stream(Generic[Record]):
         on_error: Literal["fail"] = "fail",
     ) -> "Stream[Result]":
         """What `function` makes of each record; see `ProcessFunction`. `side_outputs`: those that it writes to and does
-        not have as class attributes."""
-        operator = self._builder.name("process", name)
-        check_process_function(operator, function, keyed=False)
-        check_fails_on_error(operator, "process", on_error)
-        tags = declared_side_outputs(operator, function, side_outputs)
-        self._builder.add(
-            LogicalNode(
-                operator,
-                "process",
-                (self._edge(),),
-                check_parallelism(operator, parallelism),
-                factory=lambda: ProcessOperator(copy_function(function, operator), tags),
-                side_outputs=tags,
+        not have as class attributes. A function with state needs a `name`, by which it is found again."""
+        check_fails_on_error(name or "process", "process", on_error)
+        inputs = (self._edge(),)
+        return self._behind(add_process(self._builder, PROCESS, function, inputs, name, parallelism, side_outputs))
+
+    def broadcast(self) -> BroadcastStream[Record]:
+        """The same records, each to every subtask of the operator that they are connected to."""
+        edge = InputEdge(self._operator, Partitioning.BROADCAST, self._tag, input=1)
+        self._builder.add_broadcast(edge)
+        return BroadcastStream(self._builder, edge)
+
+    @overload
+    def connect(self, other: BroadcastStream[Other]) -> BroadcastConnectedStream[Record, Other]: ...
+    @overload
+    def connect(self, other: "Stream[Other]") -> ConnectedStreams[Record, Other]: ...
+    def connect(
+        self, other: "BroadcastStream[Other] | Stream[Other]"
+    ) -> "BroadcastConnectedStream[Record, Other] | ConnectedStreams[Record, Other]":
+        """This stream and `other` for one operator that tells their records apart; see `CoProcessFunction` and, for
+        one that is broadcast, `BroadcastProcessFunction`."""
+        if isinstance(other, BroadcastStream):
+            _check_same_job(self, other)
+            return BroadcastConnectedStream(self._builder, (self._edge(), other._edge), self._behind)
+        if not isinstance(other, Stream):
+            raise InvalidError(
+                f"{self!r} is connected with {_spelled(other)}",
+                remedy="Give another stream or stream.broadcast(). For state by key call key_by on both.",
             )
-        )
-        return Stream(self._builder, operator)
+        _check_same_job(self, other)
+        second = replace(other._edge(), input=1)
+        return ConnectedStreams(self._builder, (self._edge(), second), self._behind)
 
     def union(
         self, *others: "Stream[Other]", name: str | None = None, parallelism: int | None = None
@@ -190,6 +210,10 @@ class Stream(Generic[Record]):
         self._builder.add(
             LogicalNode(operator, "sink", (self._edge(),), check_parallelism(operator, parallelism), sink=sink)
         )
+
+    def _behind(self, operator: OperatorName) -> "Stream[Any]":
+        """What `operator`, which was just added, emits."""
+        return Stream(self._builder, operator)
 
     def __repr__(self) -> str:
         return f"Stream({self._operator}{f', side output {self._tag}' if self._tag else ''})"
@@ -273,19 +297,30 @@ class KeyedStream(Generic[Key, T]):
 
         State is found again by `name` after a restart. `side_outputs` as in `Stream.process`.
         """
-        operator = self._builder.name("process", name)
-        check_process_function(operator, function, keyed=True)
-        check_fails_on_error(operator, "process", on_error)
-        tags = declared_side_outputs(operator, function, side_outputs)
-        states = declarations(declared_states(operator, function))
-        return self._add(
-            operator,
-            "process",
-            lambda: KeyedProcessOperator(copy_function(function, operator), tags),
-            parallelism,
-            states,
-            tags,
-        )
+        check_fails_on_error(name, "process", on_error)
+        inputs = (self._edge(),)
+        return self._behind(add_process(self._builder, KEYED, function, inputs, name, parallelism, side_outputs))
+
+    @overload
+    def connect(self, other: BroadcastStream[Other]) -> KeyedBroadcastConnectedStream[Key, T, Other]: ...
+    @overload
+    def connect(self, other: "KeyedStream[Key, Other]") -> KeyedConnectedStreams[Key, T, Other]: ...
+    def connect(
+        self, other: "BroadcastStream[Other] | KeyedStream[Key, Other]"
+    ) -> "KeyedBroadcastConnectedStream[Key, T, Other] | KeyedConnectedStreams[Key, T, Other]":
+        """This stream and `other` for one operator that tells their records apart and has state by key; see
+        `KeyedCoProcessFunction` and, for one that is broadcast, `KeyedBroadcastProcessFunction`."""
+        if isinstance(other, BroadcastStream):
+            _check_same_job(self, other)
+            return KeyedBroadcastConnectedStream(self._builder, (self._edge(), other._edge), self._behind)
+        if not isinstance(other, KeyedStream):
+            raise InvalidError(
+                f"{self!r} is connected with {_spelled(other)}, whose records have no keys",
+                remedy="Call key_by on it, too, with keys of the same type, or broadcast() it to every subtask.",
+            )
+        _check_same_job(self, other)
+        second = replace(other._edge(), input=1)
+        return KeyedConnectedStreams(self._builder, (self._edge(), second), self._behind)
 
     def reduce(
         self,
@@ -306,14 +341,18 @@ class KeyedStream(Generic[Key, T]):
         check_function(operator, "reduce", function)
         check_fails_on_error(operator, "reduce", on_error)
         state = reduced_state(operator, function, type)
-        return self._add(
-            operator,
-            "reduce",
-            lambda: ReduceOperator(function, state),
-            parallelism,
-            declarations({"value": state}),
-            (),
+        self._builder.add(
+            LogicalNode(
+                operator,
+                "reduce",
+                (self._edge(),),
+                check_parallelism(operator, parallelism),
+                factory=lambda: ReduceOperator(function, state),
+                keyed=True,
+                states=declarations({"value": state}),
+            )
         )
+        return self._behind(operator)
 
     def side_output(self, tag: SideOutput[Other]) -> Stream[Other]:
         """The records on which the key selector raised, where `key_by` has `on_error=tag`."""
@@ -322,25 +361,22 @@ class KeyedStream(Generic[Key, T]):
     def __repr__(self) -> str:
         return f"KeyedStream({self._key_by})"
 
-    def _add(
-        self,
-        operator: OperatorName,
-        kind: str,
-        factory: OperatorFactory,
-        parallelism: int | None,
-        states: tuple[StateDeclaration, ...],
-        tags: tuple[str, ...],
-    ) -> Stream[Any]:
-        self._builder.add(
-            LogicalNode(
-                operator,
-                kind,
-                (InputEdge(self._key_by, Partitioning.HASH),),
-                check_parallelism(operator, parallelism),
-                factory=factory,
-                keyed=True,
-                states=states,
-                side_outputs=tags,
-            )
-        )
+    def _edge(self) -> InputEdge:
+        return InputEdge(self._key_by, Partitioning.HASH)
+
+    def _behind(self, operator: OperatorName) -> Stream[Any]:
         return Stream(self._builder, operator)
+
+
+def _check_same_job(
+    one: Stream[Any] | KeyedStream[Any, Any], other: Stream[Any] | KeyedStream[Any, Any] | BroadcastStream[Any]
+) -> None:
+    if one._builder is not other._builder:
+        raise InvalidError(
+            f"{one!r} of job {one._builder.job} is connected with {other!r}, a stream of job {other._builder.job}",
+            remedy="All streams of a graph begin at the same Job object.",
+        )
+
+
+def _spelled(other: object) -> str:
+    return repr(other) if isinstance(other, Stream | KeyedStream) else f"an object of type {type(other).__name__}"

@@ -10,9 +10,9 @@ import typing
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from tidegate.api.functions import KeyedProcessFunction, ProcessFunction, SideOutput
+from tidegate.api.functions import SideOutput
 from tidegate.errors import InvalidError
-from tidegate.graph.logical import ErrorPolicy, LogicalNode, StateDeclaration
+from tidegate.graph.logical import ErrorPolicy, InputEdge, LogicalNode, StateDeclaration
 from tidegate.ids import OperatorName, is_name
 from tidegate.state.descriptors import StateDescriptor, ValueState, collect_descriptors
 from tidegate.state.key_groups import KeyChecker
@@ -85,37 +85,26 @@ def check_instance(operator: str, what: str, thing: object, methods: tuple[str, 
         )
 
 
-def check_process_function(operator: str, function: object, *, keyed: bool) -> None:
-    """Whether `function` is a (keyed) process function that this stream can run."""
-    wanted, other = (KeyedProcessFunction, ProcessFunction) if keyed else (ProcessFunction, KeyedProcessFunction)
+def check_is_process_function(operator: str, function: object, wanted: type, remedy: str) -> None:
+    """Whether `function` is an instance of `wanted`, a class of process functions; `remedy` is for what is another."""
     if isinstance(function, type):
         raise InvalidError(
             f"operator {operator} was given the class {function.__name__} instead of a process function",
             remedy=f"Make an instance: process({function.__name__}(...), ...).",
         )
     if not isinstance(function, wanted):
-        raise InvalidError(
-            f"operator {operator} needs a {wanted.__name__}, not {_type_of(function)}",
-            remedy=_other_function_remedy(isinstance(function, other), keyed=keyed),
-        )
-    element = function.process_element
-    if inspect.iscoroutinefunction(element) or inspect.isasyncgenfunction(element):
-        raise InvalidError(
-            f"operator {operator}: {type(function).__name__}.process_element is async; nothing would await it",
-            remedy="Make it a plain method or a generator.",
-        )
-    states = declared_states(operator, function)
-    if states and not keyed:
-        raise InvalidError(
-            f"operator {operator}: {type(function).__name__} declares state ({', '.join(states)}) without a key",
-            remedy="Call key_by first and derive from KeyedProcessFunction: state belongs to a key.",
-        )
+        raise InvalidError(f"operator {operator} needs a {wanted.__name__}, not {_type_of(function)}", remedy=remedy)
 
 
-def _other_function_remedy(is_the_other: bool, *, keyed: bool) -> str:
-    if not is_the_other:
-        return "Derive a class from it and implement process_element; for a plain function use map or flat_map."
-    return "Derive it from KeyedProcessFunction." if keyed else "Call key_by first: a keyed function needs a key."
+def check_methods(operator: str, function: object, methods: Iterable[str]) -> None:
+    """Whether those of the `methods` that a process function has can be called as plain ones."""
+    for name in methods:
+        method = getattr(function, name, None)
+        if inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method):
+            raise InvalidError(
+                f"operator {operator}: {type(function).__name__}.{name} is async; nothing would await it",
+                remedy="Make it a plain method or a generator.",
+            )
 
 
 def declared_states(operator: str, function: object) -> dict[str, StateDescriptor[Any]]:
@@ -128,7 +117,7 @@ def declared_states(operator: str, function: object) -> dict[str, StateDescripto
 
 def declarations(states: Mapping[str, StateDescriptor[Any]]) -> tuple[StateDeclaration, ...]:
     """The states as the fingerprint has them, by name."""
-    declared = [StateDeclaration(state.name, state.kind, state.type_name) for state in states.values()]
+    declared = [StateDeclaration(state.name, state.kind, state.type_name, state.stored.id) for state in states.values()]
     return tuple(sorted(declared, key=lambda state: state.name))
 
 
@@ -216,6 +205,17 @@ def check_graph(job: str, nodes: Mapping[OperatorName, LogicalNode], max_paralle
                 f"operator {node.name} has parallelism {node.parallelism}, more than the job's max parallelism "
                 f"of {max_parallelism}",
                 remedy="Lower it, or set a larger max_parallelism before the job has state: it cannot change later.",
+            )
+
+
+def check_broadcasts(broadcasts: Iterable[InputEdge], nodes: Mapping[OperatorName, LogicalNode]) -> None:
+    """Whether each stream that was broadcast was also connected to something."""
+    connected = {edge for node in nodes.values() for edge in node.inputs}
+    for edge in broadcasts:
+        if edge not in connected:
+            raise InvalidError(
+                f"what operator {edge.upstream} emits is broadcast to nothing",
+                remedy="Connect it: stream.connect(other.broadcast()).process(...), or leave the broadcast out.",
             )
 
 

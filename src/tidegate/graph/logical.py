@@ -24,6 +24,8 @@ class Partitioning(Enum):
     """By key group of the record's key."""
     REBALANCE = "rebalance"
     """Batch by batch, in turn."""
+    BROADCAST = "broadcast"
+    """Every record to every subtask. Edges of this kind are never chained."""
 
 
 class ErrorPolicy(Enum):
@@ -43,15 +45,22 @@ class InputEdge:
     upstream: OperatorName
     partitioning: Partitioning
     tag: str | None = None
+    input: int = 0
+    """Which of the operator's inputs it leads to: a union has one with several edges, a connection has two."""
 
 
 @dataclass(frozen=True)
 class StateDeclaration:
-    """One declared state, as far as the fingerprint and the validation need it."""
+    """One declared state, as far as the fingerprint, the validation and the check against a checkpoint need it."""
 
     name: str
     kind: str
     value_type: str
+    serializer: str = "msgpack/1"
+    """Id and version of how its values are written."""
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.kind}[{self.value_type}] as {self.serializer}"
 
 
 @dataclass(frozen=True)
@@ -62,14 +71,14 @@ class LogicalNode:
     kind: str
     """The method that made it: 'source', 'map', 'process', 'sink' …"""
     inputs: tuple[InputEdge, ...] = ()
-    """Several for a union: records of all of them, mixed."""
+    """Several for a union, whose records are mixed, and for a connection, whose inputs the operator tells apart."""
     parallelism: int | None = None
     """None: the job's."""
     source: Source | None = None
     sink: Sink | None = None
     factory: OperatorFactory | None = None
     keyed: bool = False
-    """Has keyed state: its input is partitioned by HASH."""
+    """Has keyed state: its inputs are partitioned by HASH, but for one that is broadcast."""
     states: tuple[StateDeclaration, ...] = ()
     side_outputs: tuple[str, ...] = ()
     on_error: ErrorPolicy = ErrorPolicy.FAIL
@@ -113,7 +122,7 @@ class LogicalGraph:
 
 def _describe(node: LogicalNode) -> str:
     inputs = ", ".join(map(_describe_input, node.inputs))
-    states = ", ".join(f"{state.name}: {state.kind}[{state.value_type}]" for state in node.states)
+    states = ", ".join(map(str, node.states))
     parts = [f"{node.kind} {node.name}"]
     parts += [f"from {inputs}"] if inputs else []
     parts += [f"state {states}"] if states else []
@@ -124,4 +133,5 @@ def _describe(node: LogicalNode) -> str:
 
 def _describe_input(edge: InputEdge) -> str:
     output = f"{edge.upstream}#{edge.tag}" if edge.tag else edge.upstream
-    return f"{output}/{edge.partitioning.value}"
+    place = f" as input {edge.input}" if edge.input else ""
+    return f"{output}/{edge.partitioning.value}{place}"

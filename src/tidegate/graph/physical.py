@@ -44,6 +44,8 @@ class Edge:
     tag: str | None
     target: VertexName
     partitioning: Partitioning
+    input: int = 0
+    """Which of the target's inputs it leads to."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +116,8 @@ def build_physical(graph: LogicalGraph, parallelism: int, max_parallelism: int) 
         for edge in node.inputs:
             partitioning = _partitioning(edge.partitioning, width[edge.upstream], width[node.name])
             source = VertexName(head[edge.upstream])
-            edges.append(Edge(len(edges), source, edge.upstream, edge.tag, VertexName(node.name), partitioning))
+            target = VertexName(node.name)
+            edges.append(Edge(len(edges), source, edge.upstream, edge.tag, target, partitioning, edge.input))
     return PhysicalGraph(vertices, tuple(edges), max_parallelism)
 
 

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from itertools import repeat
 from typing import Any, Generic, TypeVar
 
+from tidegate.clock import Clock
 from tidegate.elements import Batch
 from tidegate.errors import InvalidError
 from tidegate.ids import OperatorName, SubtaskIndex, is_name
+from tidegate.operators.timers import TimerQueue, TimerService
 
 Value = TypeVar("Value")
 Key = TypeVar("Key", covariant=True)
@@ -90,7 +92,8 @@ class Context:
         """Which of the operator's `parallelism` subtasks this is, from 0."""
         self.parallelism = parallelism
         self.timestamp: int | None = None
-        """The record's, in milliseconds since 1970; None when its source was not asked for timestamps."""
+        """The record's, in milliseconds since 1970; None when its source was not asked for timestamps, and in
+        `on_timer`, whose outputs have none."""
         self._key: Any = None
         self._buffer = OutputBuffer((), timed=False)
 
@@ -109,10 +112,23 @@ class Context:
 class KeyedContext(Context, Generic[Key]):
     """What a `KeyedProcessFunction` knows besides the record."""
 
-    __slots__ = ()
+    __slots__ = ("timer_service",)
+
+    def __init__(
+        self,
+        operator: OperatorName,
+        subtask: SubtaskIndex,
+        parallelism: int,
+        clock: Clock,
+        timers: TimerQueue | None,
+    ) -> None:
+        """For the engine."""
+        super().__init__(operator, subtask, parallelism)
+        self.timer_service = TimerService(clock, timers, lambda: self._key)
+        """The time, and timers of the current key."""
 
     @property
     def key(self) -> Key:
-        """The record's key; None in `open`."""
+        """The record's or the timer's key; None in `open`."""
         key: Key = self._key
         return key

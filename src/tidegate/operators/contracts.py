@@ -12,14 +12,16 @@ here may rely on `close`, `__del__`, `finally` or `atexit` for correctness; they
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 import msgspec
 
 from tidegate.checkpoint.protocol import CommitPermit, Committable, Outcome, RecoverySpec, SplitState
+from tidegate.clock import Clock
 from tidegate.elements import Batch
 from tidegate.ids import Attempt, JobName, OperatorName, SubtaskIndex, TransactionalId
 from tidegate.state.backend import KeyedStateBackend
+from tidegate.state.operator_state import OperatorStateBackend
 
 Txn = TypeVar("Txn")
 
@@ -27,7 +29,7 @@ Txn = TypeVar("Txn")
 
 
 class OperatorContext(msgspec.Struct, frozen=True):
-    """Who an operator is in this attempt, and its keyed state."""
+    """Who an operator is in this attempt, its state, and its clock."""
 
     job: JobName
     operator: OperatorName
@@ -38,6 +40,9 @@ class OperatorContext(msgspec.Struct, frozen=True):
     """About how many records an output batch should have at most."""
     state: KeyedStateBackend | None
     """Present for keyed operators; already restored when `open` is called."""
+    operator_state: OperatorStateBackend
+    """State without keys; already restored, too."""
+    clock: Clock
 
 
 class Operator(Protocol):
@@ -65,6 +70,25 @@ class Operator(Protocol):
 
     def close(self) -> None:
         """The attempt ends. Must not emit, must not fail for what `open` did not get to."""
+        ...
+
+
+@runtime_checkable
+class TimerOperator(Operator, Protocol):
+    """An operator that also acts when a time has come. What it waits for is state of its keys."""
+
+    @property
+    def next_timer(self) -> int | None:
+        """When its earliest timer on processing time is due, in milliseconds since 1970; None while there is none.
+        Asked in every step: must cost next to nothing."""
+        ...
+
+    def fire_timers(self, now: int, must_stop: Callable[[], bool]) -> Iterable[Batch]:
+        """Fire timers that are due at `now`, in order, until `must_stop` says so, asked between two of them. The output
+        as from `process`, and called where `process` might be: never beside it, and never after `end_of_input`.
+
+        Timers on event time will come with watermarks, as a method of their own beside this one.
+        """
         ...
 
 

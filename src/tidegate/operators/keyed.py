@@ -11,10 +11,12 @@ from tidegate.elements import Batch
 from tidegate.errors import InternalError, place
 from tidegate.operators.context import Context, KeyedContext
 from tidegate.operators.contracts import OperatorContext
-from tidegate.operators.process import ProcessOperator
+from tidegate.operators.process import ElementFunction, ProcessOperator, UserFunction, no_key
+from tidegate.operators.time_to_live import TimeToLive
+from tidegate.operators.timers import TimerQueue
 from tidegate.operators.user_code import describe, raise_user_error
 from tidegate.state.backend import KeyedStateBackend
-from tidegate.state.descriptors import ValueState, collect_descriptors
+from tidegate.state.descriptors import StateDescriptor, ValueState
 
 
 def backend_of(context: OperatorContext) -> KeyedStateBackend:
@@ -32,21 +34,46 @@ def keys_of(batch: Batch, context: OperatorContext) -> list[Any]:
 
 
 class KeyedProcessOperator(ProcessOperator):
-    """Runs a `KeyedProcessFunction`: its declared states become handles that mean the current record's key."""
+    """Runs a `KeyedProcessFunction`: its keyed states become handles that mean the current record's key. With `timers`
+    it has an `on_timer`."""
+
+    def __init__(self, function: UserFunction, tags: tuple[str, ...] = (), *, timers: bool = False) -> None:
+        super().__init__(function, tags)
+        self._has_timers = timers
+        self._timers: TimerQueue | None = None
 
     def open(self, context: OperatorContext) -> None:
-        backend = backend_of(context)
-        for name, descriptor in collect_descriptors(self._function).items():
-            vars(self._function)[name] = backend.register(descriptor)
-        self._set_current_key = backend.set_current_key
+        self._time_to_live = TimeToLive(backend_of(context), context.clock)
         super().open(context)
+        self._functions = [self._time_to_live.telling(function) for function in self._functions]
+        if self._timers is not None:
+            self._timers.load()
+
+    def _register(self, descriptor: StateDescriptor[Any], context: OperatorContext) -> Any:
+        return (
+            self._time_to_live.register(descriptor) if descriptor.is_keyed else super()._register(descriptor, context)
+        )
 
     def _make_context(self, context: OperatorContext) -> Context:
-        return KeyedContext(context.operator, context.subtask, context.parallelism)
+        backend = backend_of(context)
+        self._set_current_key = backend.set_current_key
+        self._timers = TimerQueue(backend) if self._has_timers else None
+        return KeyedContext(context.operator, context.subtask, context.parallelism, context.clock, self._timers)
 
     def process(self, batch: Batch) -> Iterator[Batch]:
         keys_of(batch, self._operator)
-        return super().process(batch)
+        return self._time_to_live.around(super().process(batch), len(batch))
+
+    @property
+    def next_timer(self) -> int | None:
+        return None if self._timers is None else self._timers.next
+
+    def fire_timers(self, now: int, must_stop: Callable[[], bool]) -> Iterator[Batch]:
+        if self._timers is None:
+            return iter(())
+        due = self._timers.take_due(now, self._operator.batch_size, must_stop)
+        on_timer: ElementFunction = self._function.on_timer  # type: ignore[attr-defined]
+        return self._time_to_live.around(self._run(on_timer, self._context, due, False, no_key, "timer"), 0)
 
 
 class ReduceOperator:

@@ -21,14 +21,17 @@ from tidegate.operators.user_code import OnError
 from tidegate.runtime.channels import Exchange, InputChannel, LocalChannel, OutputChannel
 from tidegate.runtime.control import Deploy, ToJobManager
 from tidegate.runtime.gate import InputGate
+from tidegate.runtime.local_copies import LocalCopies
 from tidegate.runtime.pacing import BatchPacer
 from tidegate.runtime.ports import Executor
 from tidegate.runtime.router import Output
 from tidegate.runtime.sink_driver import SinkDriver
-from tidegate.runtime.snapshots import SnapshotWriter
+from tidegate.runtime.snapshots import OperatorFiles, SnapshotWriter
+from tidegate.runtime.state_backends import StateBackends
 from tidegate.runtime.task import Task, TaskParts
+from tidegate.runtime.task_state import TaskState
 from tidegate.state.backend import KeyedStateBackend
-from tidegate.state.object_backend import ObjectStateBackend
+from tidegate.state.operator_state import OperatorStateBackend
 
 Opened = TypeVar("Opened")
 
@@ -74,8 +77,17 @@ class TaskBuilder:
     """Builds the tasks of one attempt's `Deploy`."""
 
     def __init__(
-        self, graph: LogicalGraph, physical: PhysicalGraph, deploy: Deploy, channels: Channels, ports: TaskPorts
+        self,
+        graph: LogicalGraph,
+        physical: PhysicalGraph,
+        deploy: Deploy,
+        channels: Channels,
+        ports: TaskPorts,
+        backends: StateBackends,
+        copies: LocalCopies | None,
     ) -> None:
+        self._backends = backends
+        self._copies = copies
         self._graph = graph
         self._physical = physical
         self._deploy = deploy
@@ -83,11 +95,13 @@ class TaskBuilder:
         self._ports = ports
         self._restored = {operator.name: operator for operator in deploy.restored}
 
-    def build(self, id: TaskId) -> tuple[Task, dict[OperatorName, KeyedStateBackend]]:
-        """A task that is not open yet, and the backends to be restored before it is opened."""
+    def build(self, id: TaskId) -> Task:
+        """A task that is not open yet; it is restored before it is opened."""
         vertex = self._physical.vertex(id.vertex)
         nodes = [self._graph.node(name) for name in vertex.operators]
-        backends = {node.name: self._backend(node, vertex, id) for node in nodes if node.keyed}
+        width = vertex.parallelism
+        keyed = {node.name: self._backends.make(node.name, id.subtask, width) for node in nodes if node.keyed}
+        unkeyed = {node.name: OperatorStateBackend(node.name, id.subtask, vertex.parallelism) for node in nodes}
         inputs = self._physical.channels_into(id)
         options = self._deploy.options
         parts = TaskParts(
@@ -98,8 +112,7 @@ class TaskBuilder:
             outputs=self._outputs(id),
             source=self._source(nodes[0], vertex, id),
             gate=self._gate(inputs),
-            backends=backends,
-            writer=SnapshotWriter(self._ports.store, id, self._deploy.attempt, options),
+            state=TaskState(id, keyed, unkeyed, self._writer(vertex, id), self._ports.executor),
             ended=frozenset(name for name in vertex.operators if name in self._restored and self._restored[name].ended),
             pacer=BatchPacer(options.batch_size, options.step_target),
             step_target=options.step_target,
@@ -107,17 +120,22 @@ class TaskBuilder:
         )
         late: list[Task] = []
         parts.sink_driver = self._sink_driver(nodes[-1], vertex, id, lambda: late[0])
-        parts.operators = [(n.name, self._operator(n, parts), self._context(n, vertex, id, backends)) for n in nodes]
+        contexts = [self._context(n, vertex, id, keyed.get(n.name), unkeyed[n.name]) for n in nodes]
+        parts.operators = [(n.name, self._operator(n, parts), c) for n, c in zip(nodes, contexts, strict=True)]
         task = Task(parts, self._ports.executor, self._ports.clock, self._ports.send_control)
         late.append(task)
-        return task, backends
+        return task
+
+    def _writer(self, vertex: Vertex, id: TaskId) -> SnapshotWriter:
+        store, attempt, options = self._ports.store, self._deploy.attempt, self._deploy.options
+        copies = {name: self._copies.of(name, id.subtask) for name in vertex.operators} if self._copies else {}
+        files = {name: OperatorFiles(store, id, name, attempt, options, copies.get(name)) for name in vertex.operators}
+        return SnapshotWriter(id, files, options)
 
     def _gate(self, inputs: Sequence[ChannelId]) -> InputGate | None:
         channels = {channel: self._channels.input(channel) for channel in inputs}
-        return InputGate(channels, self._deploy.last_checkpoint) if channels else None
-
-    def _backend(self, node: LogicalNode, vertex: Vertex, id: TaskId) -> KeyedStateBackend:
-        return ObjectStateBackend(node.name, id.subtask, vertex.parallelism, self._deploy.max_parallelism)
+        inputs_of = [self._physical.edges[channel.edge].input for channel in channels]
+        return InputGate(channels, self._deploy.last_checkpoint, inputs_of) if channels else None
 
     def _operator(self, node: LogicalNode, parts: TaskParts) -> Operator:
         if node.source is not None:
@@ -130,7 +148,12 @@ class TaskBuilder:
         return node.factory()
 
     def _context(
-        self, node: LogicalNode, vertex: Vertex, id: TaskId, backends: dict[OperatorName, KeyedStateBackend]
+        self,
+        node: LogicalNode,
+        vertex: Vertex,
+        id: TaskId,
+        keyed: KeyedStateBackend | None,
+        unkeyed: OperatorStateBackend,
     ) -> OperatorContext:
         return OperatorContext(
             job=self._deploy.job,
@@ -139,7 +162,9 @@ class TaskBuilder:
             parallelism=vertex.parallelism,
             attempt=self._deploy.attempt,
             batch_size=self._deploy.options.batch_size,
-            state=backends.get(node.name),
+            state=keyed,
+            operator_state=unkeyed,
+            clock=self._ports.clock,
         )
 
     def _source(self, node: LogicalNode, vertex: Vertex, id: TaskId) -> SourceInput | None:

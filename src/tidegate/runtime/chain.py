@@ -1,5 +1,6 @@
 """The chain of a task: fused operators that records pass without a channel between them. `push` begins an input batch,
-`next_output` does the next piece of work and gives the next batch that leaves the chain, until it gives None.
+`fire_timers` what is due without one, `next_output` does the next piece of work and gives the next batch that leaves
+the chain, until it gives None.
 
 Depth first: what an operator emits passes all operators behind it before the operator is asked for more, so that only
 one batch per operator is held, and the task can stop between any two outputs when it has no credit or its time is over.
@@ -15,7 +16,7 @@ import msgspec
 from tidegate.elements import Batch
 from tidegate.errors import InternalError
 from tidegate.ids import OperatorName
-from tidegate.operators.contracts import Operator
+from tidegate.operators.contracts import Operator, TimerOperator
 
 
 class OperatorCounts(msgspec.Struct, frozen=True):
@@ -30,13 +31,15 @@ class Chain:
     """Runs `operators` in the order in which records pass them. They are opened and closed by whoever made them.
 
     The main output of the last operator leaves the chain; so does, besides going to the next operator, that of an
-    operator in `outside`, and every batch with a tag (a side output), which the next operator does not see.
+    operator in `outside`, and every batch with a tag (a side output), which the next operator does not see. `ended`:
+    those that had ended in the restored checkpoint, which have nothing to say any more.
     """
 
     def __init__(
         self,
         operators: Sequence[tuple[OperatorName, Operator]],
         outside: AbstractSet[OperatorName] = frozenset(),
+        ended: AbstractSet[OperatorName] = frozenset(),
     ) -> None:
         if not operators:
             raise InternalError("a chain was made without operators")
@@ -51,6 +54,13 @@ class Chain:
         self._to_end: list[int] = []
         """Operators whose `end_of_input` is still to be called, the next one last."""
         self._input_ended = False
+        self._ended = ended
+        self._timed = [
+            (position, operator)
+            for position, (name, operator) in enumerate(operators)
+            if isinstance(operator, TimerOperator) and name not in ended
+        ]
+        """Those that may have timers, the one whose turn is next first."""
 
     @property
     def idle(self) -> bool:
@@ -71,12 +81,29 @@ class Chain:
         self._begin()
         self._enter(0, batch)
 
-    def end_of_input(self, skip: AbstractSet[OperatorName]) -> None:
-        """Begin the end, operator by operator; only when idle. `skip`: those that had ended in the restored
-        checkpoint."""
+    @property
+    def next_timer(self) -> int | None:
+        """When the earliest timer of its operators is due, in milliseconds since 1970; None when none will fire."""
+        if not self._timed or self._input_ended:
+            return None
+        return min((at for _, operator in self._timed if (at := operator.next_timer) is not None), default=None)
+
+    def fire_timers(self, now: int, must_stop: Callable[[], bool]) -> None:
+        """Begin with the timers that are due at `now`, of one operator that has any, until `must_stop`; only when idle.
+        Operators take turns."""
+        self._begin()
+        for turn, (position, operator) in enumerate(self._timed, start=1):
+            at = operator.next_timer
+            if at is not None and at <= now:
+                self._working.append((position, iter(operator.fire_timers(now, must_stop))))
+                self._timed = self._timed[turn:] + self._timed[:turn]
+                return
+
+    def end_of_input(self) -> None:
+        """Begin the end, operator by operator; only when idle."""
         self._begin()
         self._input_ended = True
-        self._to_end = [position for position, name in enumerate(self._names) if name not in skip][::-1]
+        self._to_end = [position for position, name in enumerate(self._names) if name not in self._ended][::-1]
 
     def next_output(self, must_pause: Callable[[], bool] = lambda: False) -> tuple[OperatorName, Batch] | None:
         """The next batch that leaves the chain, and whose output it is; None when what was begun is finished, or, with

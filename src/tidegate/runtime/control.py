@@ -47,6 +47,17 @@ class RuntimeOptions(msgspec.Struct, frozen=True):
     state_in_job_manager: bool = False
     """The `memory` preset: all state goes into the acknowledgement, up to `memory_limit` bytes a task."""
     memory_limit: int = 32 * 1024 * 1024
+    state_backend: str = "fs"
+    """'memory', 'fs' or 'rocksdb'."""
+    local_dir: str = ""
+    """Where workers may keep files of this machine: databases, copies of what is stored. '' when the backend has
+    none."""
+    local_recovery: bool = True
+    """Whether what is stored remotely is copied there, for restarts on the same machine."""
+    local_memory: int = 256 * 1024 * 1024
+    """Bytes that such a backend may keep in a worker's memory."""
+    allow_non_restored_state: bool = False
+    """States that the program does not declare any more are dropped."""
     pool_limit: int = 10
     """Transactions that a sink's subtask may hold at once: 4 + 2 x tolerable failures."""
 
@@ -81,6 +92,11 @@ class AssignSplits(msgspec.Struct, frozen=True, tag=True):
     splits: tuple[SplitState, ...]
     no_more: bool
     """No further split will come: when those it has are finished, the source has ended."""
+
+
+class Drain(msgspec.Struct, frozen=True, tag=True):
+    """To every source task: your input ends here. Shares the ordered channel of triggers; splits keep the positions
+    that they have reached."""
 
 
 class StopWorker(msgspec.Struct, frozen=True, tag=True):
@@ -134,7 +150,7 @@ class WorkerMetrics(msgspec.Struct, frozen=True, tag=True):
     operators: tuple[OperatorMetrics, ...]
 
 
-ToWorker = Deploy | AssignSplits | StopWorker | TriggerCheckpoint | CheckpointCompleted | CheckpointAbandoned
+ToWorker = Deploy | AssignSplits | Drain | StopWorker | TriggerCheckpoint | CheckpointCompleted | CheckpointAbandoned
 ToJobManager = (
     WorkerReady | TaskRunning | TaskEnded | TaskFailed | WorkerMetrics | Acknowledge | Decline | CommitsReported
 )

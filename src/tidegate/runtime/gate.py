@@ -7,7 +7,7 @@ it. So a channel whose barrier has come is not read until the alignment ends: it
 sender runs out of credit. The gate never looks into batches, never buffers, and keeps no time.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -29,13 +29,23 @@ class Ended(msgspec.Struct, frozen=True):
 
 
 class InputGate:
-    """Reads `inputs` in turn. Barriers of checkpoints up to `last_checkpoint`, the restored one, are of the past."""
+    """Reads `inputs` in turn. Barriers of checkpoints up to `last_checkpoint`, the restored one, are of the past.
 
-    def __init__(self, inputs: Mapping[ChannelId, InputChannel], last_checkpoint: CheckpointId) -> None:
+    `inputs_of` says for each channel to which input of the operator it belongs; all to the first when left out.
+    Barriers are aligned and ends awaited over all of them.
+    """
+
+    def __init__(
+        self,
+        inputs: Mapping[ChannelId, InputChannel],
+        last_checkpoint: CheckpointId,
+        inputs_of: Sequence[int] = (),
+    ) -> None:
         if not inputs:
             raise InternalError("an input gate was made without channels")
         self._channels = list(inputs)
         self._inputs = list(inputs.values())
+        self._inputs_of = list(inputs_of) or [0] * len(self._inputs)
         self._blocked = [False] * len(self._inputs)
         self._ended = [False] * len(self._inputs)
         self._turn = 0
@@ -72,7 +82,7 @@ class InputGate:
         if self._ended[position]:
             raise InternalError(f"{element!r} came through {self._channels[position]} after its end of input")
         if isinstance(element, Batch):
-            return element
+            return element.through(self._inputs_of[position]) if self._inputs_of[position] else element
         self._ended[position] = True
         return Ended() if all(self._ended) else None
 

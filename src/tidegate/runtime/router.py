@@ -39,6 +39,7 @@ class Output:
             raise InternalError(f"a forward edge has {len(channels)} channels out of one subtask")
         self._buffers = [_Buffer(channel, batch_size, linger) for channel in channels]
         self._turn = first_turn % len(channels)
+        self._is_broadcast = partitioning is Partitioning.BROADCAST
         self._router: _HashRouter | None = None
         if partitioning is Partitioning.HASH and len(channels) > 1:
             self._router = _HashRouter(len(channels), max_parallelism)
@@ -59,12 +60,15 @@ class Output:
             return
         if batch.tag is not None:
             batch = Batch(batch.values, batch.keys, batch.timestamps)
-        if self._router is None:
+        if self._is_broadcast:
+            for buffer in self._buffers:
+                buffer.add(batch, now)
+        elif self._router is None:
             self._buffers[self._turn].add(batch, now)
             self._turn = (self._turn + 1) % len(self._buffers)
-            return
-        for target, part in self._router.split(batch):
-            self._buffers[target].add(part, now)
+        else:
+            for target, part in self._router.split(batch):
+                self._buffers[target].add(part, now)
 
     def flush_due(self, now: float) -> None:
         """Send what has waited for company for `linger`, where there is credit."""

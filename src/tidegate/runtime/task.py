@@ -26,14 +26,22 @@ from tidegate.ids import Attempt, CheckpointId, OperatorName, TaskId
 from tidegate.operators.contracts import Operator, OperatorContext
 from tidegate.operators.source import SourceInput
 from tidegate.runtime.chain import Chain
-from tidegate.runtime.control import OperatorMetrics, TaskEnded, TaskFailed, TaskRunning, ToJobManager
+from tidegate.runtime.control import (
+    Drain,
+    OperatorMetrics,
+    TaskEnded,
+    TaskFailed,
+    TaskRunning,
+    ToJobManager,
+)
 from tidegate.runtime.gate import AlignedBarrier, Ended, InputGate
 from tidegate.runtime.pacing import BatchPacer, Pieces, SourcePoll
 from tidegate.runtime.ports import Executor
 from tidegate.runtime.router import Output
 from tidegate.runtime.sink_driver import SinkDriver
-from tidegate.runtime.snapshots import CapturedOperator, SnapshotWriter, StateTooLarge
-from tidegate.state.backend import KeyedStateBackend
+from tidegate.runtime.snapshots import StateTooLarge
+from tidegate.runtime.task_state import TaskState
+from tidegate.runtime.timing import TimerTurns
 from tidegate.storage.port import StorageUnavailable
 
 
@@ -63,8 +71,7 @@ class TaskParts:
     outputs: Mapping[tuple[OperatorName, str | None], list[Output]]
     source: SourceInput | None
     gate: InputGate | None
-    backends: Mapping[OperatorName, KeyedStateBackend]
-    writer: SnapshotWriter
+    state: TaskState
     ended: frozenset[OperatorName]
     """Operators that had ended in the restored checkpoint."""
     pacer: BatchPacer
@@ -85,15 +92,16 @@ class Task:
         self._clock = clock
         self._send = send
         outside = {name for (name, tag), outputs in parts.outputs.items() if tag is None and outputs}
-        self._chain = Chain([(name, operator) for name, operator, _ in parts.operators], outside)
+        self._chain = Chain([(name, operator) for name, operator, _ in parts.operators], outside, parts.ended)
+        self._timers = TimerTurns(self._chain, clock, parts.step_target)
         self._outputs = [output for outputs in parts.outputs.values() for output in outputs]
         self._participant = m.Participant(parts.id, parts.attempt, parts.sink)
         self._source_poll = SourcePoll()
         self._pieces = Pieces(parts.pacer)
         """What is left of the last input batch."""
-        self._orders: deque[_Assignment | CheckpointId] = deque()
-        """A source's assignments and triggers, in the order in which they came: a split that is assigned behind a
-        trigger belongs to the enumerator's part of that checkpoint, and not to this task's."""
+        self._orders: deque[_Assignment | Drain | CheckpointId] = deque()
+        """A source's assignments and triggers, and that its input ends here, in the order in which they came: a split
+        that is assigned behind a trigger belongs to the enumerator's part of that checkpoint, not to this task's."""
         self._in_chain = 0
         """Records of the piece that is in the chain."""
         self._worked_on_it = 0.0
@@ -107,6 +115,11 @@ class Task:
         """Why the task cannot go on; the attempt is then over."""
 
     # -- life --
+
+    @property
+    def state(self) -> TaskState:
+        """The state of its operators; restored before `open`."""
+        return self._parts.state
 
     def open(self) -> None:
         """State is restored: open the operators, then the sink's first transaction."""
@@ -123,6 +136,7 @@ class Task:
                 last_first.callback(self._parts.sink_driver.close)
             if self._parts.source is not None:
                 last_first.callback(self._parts.source.close)
+            last_first.callback(self._parts.state.close)
             for _, operator, _ in reversed(self._parts.operators):
                 last_first.callback(operator.close)
 
@@ -146,15 +160,24 @@ class Task:
         if self._parts.source is not None:
             self._orders.append(checkpoint)
 
+    def drain(self, order: Drain) -> None:
+        """Sources only: the input ends here."""
+        if self._parts.source is not None:
+            self._orders.append(order)
+
     def completed(self, event: CheckpointCompleted) -> None:
         self._tell(event)
-        if self._parts.source is not None and event.attempt == self._parts.attempt:
+        if event.attempt != self._parts.attempt:
+            return
+        if self._parts.source is not None:
             self._parts.source.completed(event.checkpoint)
+        self._parts.state.completed(event.checkpoint)
 
     def abandoned(self, event: CheckpointAbandoned) -> None:
         self._tell(event)
         if self._parts.source is not None:
             self._parts.source.abandoned(event.checkpoint)
+        self._parts.state.abandoned(event.checkpoint)
 
     def metrics(self) -> list[OperatorMetrics]:
         skipped = {name: getattr(operator, "records_skipped", 0) for name, operator, _ in self._parts.operators}
@@ -210,6 +233,9 @@ class Task:
     def _advance(self, now: float) -> bool:
         """One piece of work; False when there is none."""
         if not self._chain.idle:
+            self._drive(now)
+            return True
+        if not self._orders and self._timers.take():
             self._drive(now)
             return True
         if self._pieces:
@@ -273,16 +299,20 @@ class Task:
             self._pieces.put(batch)
         return True
 
-    def _carry_out(self, order: _Assignment | CheckpointId, source: SourceInput) -> None:
-        if isinstance(order, _Assignment):
-            source.assign(order.splits, order.no_more)
-            self._source_poll.reset()
-        else:
-            self._tell(m.BarrierAligned(order))
+    def _carry_out(self, order: _Assignment | Drain | CheckpointId, source: SourceInput) -> None:
+        match order:
+            case _Assignment(splits, no_more):
+                source.assign(splits, no_more)
+                self._source_poll.reset()
+            case Drain():
+                if not self._input_has_ended:
+                    self._end_input()
+            case _:
+                self._tell(m.BarrierAligned(order))
 
     def _end_input(self) -> None:
         self._input_has_ended = True
-        self._chain.end_of_input(self._parts.ended)
+        self._chain.end_of_input()
 
     def _tell_end(self) -> None:
         self._end_is_told = True
@@ -292,6 +322,9 @@ class Task:
 
     def _wake_at(self, now: float) -> float | None:
         deadlines = [output.next_deadline for output in self._outputs]
+        due = self._timers.wake_at
+        if due is not None and self._can_go_on():
+            deadlines.append(due)
         if self._parts.sink_driver is not None:
             deadlines.append(self._parts.sink_driver.wake_at)
         if self._parts.source is not None and not self._input_has_ended and self._can_go_on():
@@ -319,7 +352,7 @@ class Task:
             case m.AbandonInSink(checkpoint):
                 if self._parts.gate is not None:
                     self._parts.gate.abandon(checkpoint)
-                self._orders = deque(o for o in self._orders if isinstance(o, _Assignment) or o > checkpoint)
+                self._orders = deque(o for o in self._orders if isinstance(o, _Assignment | Drain) or o > checkpoint)
                 if driver is not None:
                     driver.abandon(checkpoint)
             case m.Send(message):
@@ -329,7 +362,9 @@ class Task:
 
     def _capture(self, checkpoint: CheckpointId) -> None:
         reach("capture:before")
-        captured = [self._captured(name, checkpoint) for name, _, _ in self._parts.operators]
+        source = self._parts.source
+        splits = {self._parts.vertex.operators[0]: source.capture(checkpoint)} if source is not None else {}
+        captured = self._parts.state.capture(checkpoint, self._input_has_ended, splits)
         reach("capture:after")
         for output in self._outputs:
             output.broadcast(Barrier(checkpoint))
@@ -337,18 +372,8 @@ class Task:
             self._parts.sink_driver.barrier(checkpoint)
         self._executor.submit(
             f"upload:{self.id}",
-            lambda: self._parts.writer.store(checkpoint, captured),
+            lambda: self._parts.state.store(checkpoint, captured),
             lambda result, error: self._stored(checkpoint, result, error),
-        )
-
-    def _captured(self, name: OperatorName, checkpoint: CheckpointId) -> CapturedOperator:
-        backend = self._parts.backends.get(name)
-        source = self._parts.source if name == self._parts.vertex.operators[0] else None
-        return CapturedOperator(
-            name=name,
-            ended=self._input_has_ended,
-            capture=backend.capture() if backend is not None else None,
-            splits=source.capture(checkpoint) if source is not None else (),
         )
 
     def _stored(self, checkpoint: CheckpointId, result: Any, error: BaseException | None) -> None:

@@ -6,7 +6,6 @@ it, and waits when a step did nothing. It holds no thread, no clock and no socke
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 
@@ -16,12 +15,13 @@ from tidegate.clock import Clock
 from tidegate.errors import InternalError, InvalidError, failure_of, place
 from tidegate.graph.logical import LogicalGraph
 from tidegate.graph.physical import build_physical, worker_of
-from tidegate.ids import Attempt, JobName, OperatorName, TaskId, WorkerIndex
+from tidegate.ids import Attempt, CheckpointId, JobName, OperatorName, TaskId, WorkerIndex
 from tidegate.runtime.building import Channels, TaskBuilder, TaskPorts
 from tidegate.runtime.channels import Exchange
 from tidegate.runtime.control import (
     AssignSplits,
     Deploy,
+    Drain,
     StopWorker,
     TaskFailed,
     ToJobManager,
@@ -29,10 +29,10 @@ from tidegate.runtime.control import (
     WorkerMetrics,
     WorkerReady,
 )
+from tidegate.runtime.local_copies import LocalCopies, local_copies
 from tidegate.runtime.ports import Executor
-from tidegate.runtime.snapshots import read_pieces, restore_backend
+from tidegate.runtime.state_backends import state_backends
 from tidegate.runtime.task import Progress, Task
-from tidegate.state.backend import KeyedStateBackend
 
 METRICS_INTERVAL = 0.5
 """Seconds between two reports of record counts."""
@@ -64,6 +64,9 @@ class Worker:
         self._ports = ports
         self._tasks: dict[TaskId, Task] = {}
         self._exchange: Exchange | None = None
+        self._tidy: Callable[[], None] | None = None
+        """Removes what earlier attempts left on this machine; None when there is nothing to be done any more."""
+        self._copies: LocalCopies | None = None
         self._metrics_at = 0.0
         self._last_metrics: WorkerMetrics | None = None
         self.is_stopped = False
@@ -83,10 +86,14 @@ class Worker:
                 self._guard(lambda: self._for(self._task(task), lambda t: t.assign(splits, no_more)))
             case TriggerCheckpoint(checkpoint):
                 self._for_all(lambda t: t.trigger(checkpoint))
+            case Drain():
+                self._for_all(lambda t: t.drain(message))
             case CheckpointCompleted():
                 self._for_all(lambda t: t.completed(message))
                 # So that the counts of a job that ends with this checkpoint are whole.
                 self._metrics_at = 0.0
+                self._tidy_once()
+                self._tidy_copies(message.checkpoint)
             case CheckpointAbandoned():
                 self._for_all(lambda t: t.abandoned(message))
             case StopWorker():
@@ -95,7 +102,7 @@ class Worker:
                 self.is_stopped = True
 
     def receive_frame(self, frame: bytes) -> None:
-        """A frame of a peer."""
+        """A frame of a peer. Not before `Deploy` came: whoever owns the loop keeps what a peer sends earlier."""
         exchange = self._exchange
         if exchange is not None and not self._guard(lambda: exchange.receive(frame)):
             # Every frame behind a lost one would fail, too; the attempt is over, and that is said once.
@@ -124,48 +131,52 @@ class Worker:
             self._ports.executor, self._ports.clock, store, self._ports.send_data, self._ports.send_control
         )
         channels = Channels(self._index, physical, deploy, ports)
-        builder = TaskBuilder(self._graph, physical, deploy, channels, ports)
-        backends: dict[OperatorName, KeyedStateBackend] = {}
-        tasks = {}
-        for id in physical.tasks:
-            if worker_of(id) == self._index:
-                tasks[id], own = builder.build(id)
-                backends.update(own)
-        self._tasks, self._exchange = tasks, channels.exchange
-        self._ports.executor.submit(
-            "restore",
-            lambda: read_pieces(store, deploy.restored),
-            lambda pieces, error: self._restored(deploy, backends, pieces, error),
-        )
+        backends = state_backends(deploy)
+        self._copies = local_copies(deploy)
+        builder = TaskBuilder(self._graph, physical, deploy, channels, ports, backends, self._copies)
+        self._tidy = backends.tidy
+        self._tasks = {id: builder.build(id) for id in physical.tasks if worker_of(id) == self._index}
+        self._exchange = channels.exchange
+        tasks = tuple(self._tasks.values())
 
-    def _restored(
-        self, deploy: Deploy, backends: dict[OperatorName, KeyedStateBackend], pieces: Any, error: BaseException | None
-    ) -> None:
-        if not self._tasks:
-            # Stopped meanwhile: nobody is there to claim what was read.
-            return
+        def restore() -> None:
+            for task in tasks:
+                task.state.restore(deploy.restored)
 
+        self._ports.executor.submit("restore", restore, lambda _, error: self._restored(deploy, error))
+
+    def _restored(self, deploy: Deploy, error: BaseException | None) -> None:
         def open_all() -> None:
             if error is not None:
                 raise error
-            for restored in deploy.restored:
-                if restored.name in backends:
-                    restore_backend(backends[restored.name], restored, pieces)
             for task in self._tasks.values():
                 task.open()
-            for name, backend in backends.items():
-                self._refuse_unclaimed(name, backend)
+                if not deploy.options.allow_non_restored_state:
+                    for name, states in task.state.unclaimed.items():
+                        self._refuse_unclaimed(name, states)
 
-        self._guard(open_all)
+        # Stopped meanwhile, nobody is there to claim what was read.
+        if self._tasks:
+            self._guard(open_all)
 
-    def _refuse_unclaimed(self, name: OperatorName, backend: KeyedStateBackend) -> None:
-        if backend.unclaimed:
-            raise InvalidError(
-                f"the checkpoint has state {', '.join(backend.unclaimed)} of operator {name}, which the program does "
-                "not declare",
-                remedy="Declare it again, or start with --fresh to begin without state.",
-                where=place(name, self._index, self._attempt),
-            )
+    def _refuse_unclaimed(self, name: OperatorName, states: tuple[str, ...]) -> None:
+        raise InvalidError(
+            f"the checkpoint has state {', '.join(states)} of operator {name}, which the program does not declare",
+            remedy="Declare it again, or drop it with --allow-non-restored-state.",
+            where=place(name, self._index, self._attempt),
+        )
+
+    def _tidy_once(self) -> None:
+        """A checkpoint has completed: no task of this attempt, in whatever worker, restores any more."""
+        tidy, self._tidy = self._tidy, None
+        if tidy is not None:
+            # What cannot be removed now is tried again by the next attempt.
+            self._ports.executor.submit("tidy", tidy, lambda _, __: None)
+
+    def _tidy_copies(self, completed: CheckpointId) -> None:
+        copies = self._copies
+        if copies is not None:
+            self._ports.executor.submit("tidy", lambda: copies.tidy(completed), lambda _, __: None)
 
     # -- failures --
 

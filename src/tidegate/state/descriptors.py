@@ -1,4 +1,4 @@
-"""Declared state: class attributes of a keyed function, `total = tg.ValueState(int, default=0)`, and what a backend
+"""Declared state: class attributes of a process function, `total = tg.ValueState(int, default=0)`, and what a backend
 needs to know of each. A descriptor holds no value; several functions in several tasks share it.
 
 On the class a declaration gives itself, on an instance the handle of the current key. It is a non-data descriptor: the
@@ -9,10 +9,18 @@ from collections.abc import Callable
 from typing import Any, ClassVar, Generic, Self, TypeVar, overload
 
 from tidegate.checkpoint.protocol import StateInfo
-from tidegate.errors import InvalidError
+from tidegate.errors import InternalError, InvalidError
 from tidegate.ids import is_name
-from tidegate.serializers import Pickled, Serializer, can_evolve, list_serializer, map_serializer, serializer_for
-from tidegate.state.handles import ListHandle, MapHandle, ReducingHandle, ValueHandle
+from tidegate.serializers import (
+    Pickled,
+    Serialized,
+    Serializer,
+    list_serializer,
+    map_serializer,
+    serializer_for,
+)
+from tidegate.state.handles import AggregatingHandle, ListHandle, MapHandle, ReducingHandle, ValueHandle
+from tidegate.state.ttl import Ttl
 
 H = TypeVar("H")
 R = TypeVar("R")
@@ -29,11 +37,16 @@ class StateDescriptor(Generic[H]):
     so that a change shows. Raises InvalidError for a type that cannot be stored or a name that is none.
     """
 
-    kind: ClassVar[str]
+    kind: str
+    is_keyed: ClassVar[bool] = True
+    """Whether it belongs to a key. What belongs to none is the business of `state.operator_state`, not of a keyed state
+    backend."""
     stored: Serializer[Any]
     """Of all that one key has in this state."""
     element: Serializer[Any]
     """Of what is written through the handle."""
+    ttl: Ttl | None = None
+    """How long its values live; None: until they are removed."""
 
     def __init__(self, name: str = "") -> None:
         self.name = name
@@ -79,14 +92,13 @@ class StateDescriptor(Generic[H]):
         """What a checkpoint says of this state."""
         return StateInfo(self.name, self.kind, self.type_name, self.stored.id)
 
-    def can_restore(self, type_name: str) -> bool:
-        """Whether data stored under that type may be tried; whether it really fits, decoding says."""
-        return can_evolve(type_name, self.type_name)
-
     def _named(self) -> None:
+        self._check_name()
+        self._make_serializers(f"state {self.name}" if self.name else f"a {type(self).__name__}")
+
+    def _check_name(self) -> None:
         if self.name and not is_name(self.name):
             raise InvalidError(f"{self.name!r} cannot name a state", remedy="Use up to 64 of A-Z a-z 0-9 _ -.")
-        self._make_serializers(f"state {self.name}" if self.name else f"a {type(self).__name__}")
 
     def _make_serializers(self, label: str) -> None:
         """Set `stored` and `element`, which call themselves `label` in errors."""
@@ -102,12 +114,30 @@ class ValueState(StateDescriptor[ValueHandle[T]]):
     kind = "value"
 
     @overload
-    def __init__(self: "ValueState[S | None]", type: type[S] | Pickled[S], *, name: str = "") -> None: ...
-    @overload
-    def __init__(self: "ValueState[S]", type: type[S] | Pickled[S], default: S, *, name: str = "") -> None: ...
+    def __init__(
+        self: "ValueState[S | None]",
+        type: type[S] | Pickled[S] | Serialized[S],
+        *,
+        name: str = "",
+        ttl: Ttl | None = None,
+    ) -> None: ...
     @overload
     def __init__(
-        self: "ValueState[S]", type: type[S] | Pickled[S], *, default_factory: Callable[[], S], name: str = ""
+        self: "ValueState[S]",
+        type: type[S] | Pickled[S] | Serialized[S],
+        default: S,
+        *,
+        name: str = "",
+        ttl: Ttl | None = None,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: "ValueState[S]",
+        type: type[S] | Pickled[S] | Serialized[S],
+        *,
+        default_factory: Callable[[], S],
+        name: str = "",
+        ttl: Ttl | None = None,
     ) -> None: ...
     @overload
     def __init__(
@@ -117,6 +147,7 @@ class ValueState(StateDescriptor[ValueHandle[T]]):
         *,
         default_factory: Callable[[], Any] | None = None,
         name: str = "",
+        ttl: Ttl | None = None,
     ) -> None: ...
     def __init__(
         self,
@@ -125,8 +156,10 @@ class ValueState(StateDescriptor[ValueHandle[T]]):
         *,
         default_factory: Callable[[], Any] | None = None,
         name: str = "",
+        ttl: Ttl | None = None,
     ) -> None:
-        self._type = type
+        self.ttl = ttl
+        self.declared = type
         self.default_factory = default_factory
         super().__init__(name)
         self.default: Any = None if default is None else self._checked_default(default)
@@ -142,7 +175,7 @@ class ValueState(StateDescriptor[ValueHandle[T]]):
         return self.element.admit(default)
 
     def _make_serializers(self, label: str) -> None:
-        self.stored = self.element = serializer_for(self._type, label)
+        self.stored = self.element = serializer_for(self.declared, label)
 
 
 class ListState(StateDescriptor[ListHandle[T]]):
@@ -151,16 +184,19 @@ class ListState(StateDescriptor[ListHandle[T]]):
     kind = "list"
 
     @overload
-    def __init__(self: "ListState[S]", type: type[S] | Pickled[S], *, name: str = "") -> None: ...
+    def __init__(
+        self: "ListState[S]", type: type[S] | Pickled[S] | Serialized[S], *, name: str = "", ttl: Ttl | None = None
+    ) -> None: ...
     @overload
-    def __init__(self: "ListState[Any]", type: object, *, name: str = "") -> None: ...
-    def __init__(self, type: Any, *, name: str = "") -> None:
-        self._type = type
+    def __init__(self: "ListState[Any]", type: object, *, name: str = "", ttl: Ttl | None = None) -> None: ...
+    def __init__(self, type: Any, *, name: str = "", ttl: Ttl | None = None) -> None:
+        self.ttl = ttl
+        self.declared = type
         super().__init__(name)
 
     def _make_serializers(self, label: str) -> None:
-        self.element = serializer_for(self._type, label)
-        self.stored = list_serializer(self._type, label)
+        self.element = serializer_for(self.declared, label)
+        self.stored = list_serializer(self.declared, label)
 
 
 class MapState(StateDescriptor[MapHandle[K, V]]):
@@ -172,34 +208,49 @@ class MapState(StateDescriptor[MapHandle[K, V]]):
 
     @overload
     def __init__(
-        self: "MapState[R, S]", key_type: type[R], value_type: type[S] | Pickled[S], *, name: str = ""
+        self: "MapState[R, S]",
+        key_type: type[R],
+        value_type: type[S] | Pickled[S] | Serialized[S],
+        *,
+        name: str = "",
+        ttl: Ttl | None = None,
     ) -> None: ...
     @overload
-    def __init__(self: "MapState[R, Any]", key_type: type[R], value_type: object, *, name: str = "") -> None: ...
+    def __init__(
+        self: "MapState[R, Any]", key_type: type[R], value_type: object, *, name: str = "", ttl: Ttl | None = None
+    ) -> None: ...
     @overload
-    def __init__(self: "MapState[Any, Any]", key_type: object, value_type: object, *, name: str = "") -> None: ...
-    def __init__(self, key_type: Any, value_type: Any, *, name: str = "") -> None:
-        self._key_type = key_type
-        self._value_type = value_type
+    def __init__(
+        self: "MapState[Any, Any]", key_type: object, value_type: object, *, name: str = "", ttl: Ttl | None = None
+    ) -> None: ...
+    def __init__(self, key_type: Any, value_type: Any, *, name: str = "", ttl: Ttl | None = None) -> None:
+        self.ttl = ttl
+        self.declared_key = key_type
+        self.declared = value_type
         super().__init__(name)
 
     @property
     def type_name(self) -> str:
         return f"{self.key.type_spelling} -> {self.element.type_spelling}"
 
-    def can_restore(self, type_name: str) -> bool:
-        prefix = f"{self.key.type_spelling} -> "
-        return type_name.startswith(prefix) and can_evolve(type_name.removeprefix(prefix), self.element.type_spelling)
-
     def _make_serializers(self, label: str) -> None:
-        self.key = serializer_for(self._key_type, f"a map key of {label}")
+        self.key = serializer_for(self.declared_key, f"a map key of {label}")
         if not self.key.immutable:
             raise InvalidError(
                 f"{self.key.type_spelling} cannot be the type of a MapState's keys: its values can change",
                 remedy="Use an immutable type: str, int, a tuple of such, a frozen struct.",
             )
-        self.element = serializer_for(self._value_type, label)
-        self.stored = map_serializer(self._key_type, self._value_type, label)
+        self.element = serializer_for(self.declared, label)
+        self.stored = map_serializer(self.declared_key, self.declared, label)
+
+
+class InternalMapState(MapState[K, V]):
+    """A map that the engine keeps for each key beside the user's state: '.timers'. Its name begins with a dot, which no
+    user's state can."""
+
+    def _check_name(self) -> None:
+        if not self.name.startswith("."):
+            raise InternalError(f"the engine's own state is called {self.name!r}, as a user's could be")
 
 
 class ReducingState(StateDescriptor[ReducingHandle[T]]):
@@ -207,13 +258,51 @@ class ReducingState(StateDescriptor[ReducingHandle[T]]):
 
     kind = "reducing"
 
-    def __init__(self, type: type[T] | Pickled[T], reduce_function: Callable[[T, T], T], *, name: str = "") -> None:
-        self._type = type
+    def __init__(
+        self,
+        type: type[T] | Pickled[T] | Serialized[T],
+        reduce_function: Callable[[T, T], T],
+        *,
+        name: str = "",
+        ttl: Ttl | None = None,
+    ) -> None:
+        self.ttl = ttl
+        self.declared = type
         self.reduce_function = reduce_function
         super().__init__(name)
 
     def _make_serializers(self, label: str) -> None:
-        self.stored = self.element = serializer_for(self._type, label)
+        self.stored = self.element = serializer_for(self.declared, label)
+
+
+class AggregatingState(StateDescriptor[AggregatingHandle[T, R]]):
+    """All values of a key aggregated: `mean = tg.AggregatingState(Sum, Sum, add, result)`.
+
+    create() makes the accumulator of a key's first value, add(accumulator, value) returns it with one value more, and
+    result(accumulator) is what `get` gives. `type` is that of the accumulator, the only thing that is stored.
+    """
+
+    kind = "aggregating"
+
+    def __init__(
+        self,
+        type: type[V] | Pickled[V] | Serialized[V],
+        create: Callable[[], V],
+        add: Callable[[V, T], V],
+        result: Callable[[V], R],
+        *,
+        name: str = "",
+        ttl: Ttl | None = None,
+    ) -> None:
+        self.ttl = ttl
+        self.declared = type
+        self.create: Callable[[], Any] = create
+        self.add_function: Callable[[Any, T], Any] = add
+        self.result_function: Callable[[Any], R] = result
+        super().__init__(name)
+
+    def _make_serializers(self, label: str) -> None:
+        self.stored = self.element = serializer_for(self.declared, label)
 
 
 def collect_descriptors(function: object) -> dict[str, StateDescriptor[Any]]:

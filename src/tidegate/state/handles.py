@@ -1,4 +1,5 @@
 """What user code holds: the state of the current record's key, one handle a declared state. The same in every backend.
+State without keys is reached by the same handles, and means the subtask's.
 
 The contract, for all kinds alike:
 
@@ -7,7 +8,8 @@ The contract, for all kinds alike:
 * None is a value like any other where the declared type includes it (`int | None`), and refused where it does not. A
   None that was written is there: it is an element of a list, an entry of a map, and wins over a default.
 * What a handle returns may be kept. Lists of keys, values and elements are copies. A value of a mutable type is the
-  stored object itself: changing it changes the state, with or without `update`, and is part of the next checkpoint.
+  stored object itself, or as good as it: it may be changed while the key under which it was read is the current one,
+  and the change is part of the state, with or without `update`. A change that comes later may be lost: read it again.
 * A key of which everything was cleared or removed leaves nothing behind.
 * Handles work while a record is processed; without a current key they raise InvalidError.
 """
@@ -19,6 +21,8 @@ T = TypeVar("T")
 K = TypeVar("K")
 V = TypeVar("V")
 D = TypeVar("D")
+In = TypeVar("In", contravariant=True)
+Out = TypeVar("Out", covariant=True)
 
 
 class ValueHandle(Protocol[T]):
@@ -94,6 +98,20 @@ class ReducingHandle(Protocol[T]):
 
     def add(self, value: T) -> None:
         """The first value is kept as it is, then `reduce_function(so far, value)`."""
+        ...
+
+    def clear(self) -> None: ...
+
+
+class AggregatingHandle(Protocol[In, Out]):
+    """All values added for a key, aggregated."""
+
+    def get(self) -> Out | None:
+        """`result` of the accumulator; None where nothing was added."""
+        ...
+
+    def add(self, value: In) -> None:
+        """`add(accumulator, value)`; the accumulator of the first value comes from `create`."""
         ...
 
     def clear(self) -> None: ...

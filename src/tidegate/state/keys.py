@@ -143,7 +143,11 @@ def find_class(path: str) -> type:
 
 
 def _join(parts: Iterable[Any]) -> bytes:
-    encoded = map(encode_key, parts)
+    return join_parts(map(encode_key, parts))
+
+
+def join_parts(encoded: Iterable[bytes]) -> bytes:
+    """The parts of a tuple or record, each as its canonical bytes, as what follows the tag."""
     return b"".join([piece for part in encoded for piece in (_LENGTH.pack(len(part)), part)])
 
 

@@ -10,11 +10,13 @@ from tests.unit.operators.bench import context, rows
 from tidegate.api.functions import Context, KeyedContext, KeyedProcessFunction, SideOutput
 from tidegate.elements import Batch
 from tidegate.errors import InternalError, InvalidError, UserCodeError
-from tidegate.ids import OperatorName, SubtaskIndex
+from tidegate.ids import CheckpointId, OperatorName, SubtaskIndex
 from tidegate.operators.contracts import Operator
 from tidegate.operators.keyed import KeyedProcessOperator, ReduceOperator
+from tidegate.state.backend import Capture
 from tidegate.state.descriptors import ListState, MapState, ValueState
 from tidegate.state.object_backend import ObjectStateBackend
+from tidegate.testing.conformance.state_kit import KeptFiles, Taken
 
 
 class Total(msgspec.Struct, frozen=True):
@@ -32,6 +34,12 @@ class RunningTotal(KeyedProcessFunction[str, int, Total]):
 
 def backend() -> ObjectStateBackend:
     return ObjectStateBackend(OperatorName("it"), SubtaskIndex(0), 1, 128)
+
+
+def restore(fresh: ObjectStateBackend, capture: Capture) -> None:
+    """Give a fresh backend what a capture holds."""
+    files = KeptFiles()
+    fresh.restore([Taken(capture, files).snapshot(range(128))], files)
 
 
 def opened(operator: Operator, state: ObjectStateBackend | None = None, batch_size: int = 100) -> Operator:
@@ -56,12 +64,11 @@ def test_state_captured_between_two_batches_is_all_that_a_new_operator_needs() -
     state = backend()
     operator = opened(KeyedProcessOperator(RunningTotal()), state)
     list(operator.process(keyed(("a", 1), ("b", 10))))
-    capture = state.capture()
-    pieces = [piece.data for piece in capture.encode()]
+    capture = state.capture(CheckpointId(1))
     list(operator.process(keyed(("a", 100))))
 
     restored = backend()
-    restored.restore(capture.key_type, capture.states, pieces)
+    restore(restored, capture)
     again = opened(KeyedProcessOperator(RunningTotal()), restored)
     assert rows(again.process(keyed(("a", 2), ("b", 2)))) == [(None, [Total("a", 3), Total("b", 12)])]
 
@@ -161,9 +168,8 @@ def test_reduce_goes_on_from_captured_state() -> None:
     state = backend()
     operator = opened(ReduceOperator(add, ValueState(int, name="value")), state)
     list(operator.process(keyed(("a", 40))))
-    capture = state.capture()
     restored = backend()
-    restored.restore(capture.key_type, capture.states, [piece.data for piece in capture.encode()])
+    restore(restored, state.capture(CheckpointId(1)))
     again = opened(ReduceOperator(add, ValueState(int, name="value")), restored)
     assert rows(again.process(keyed(("a", 2)))) == [(None, [42])]
 

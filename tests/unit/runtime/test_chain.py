@@ -148,7 +148,7 @@ def test_the_end_of_input_runs_each_operator_and_passes_what_it_emits_to_those_b
     middle = Plain(one_by_one, at_end=iter([Batch([20])]))
     last = Plain(same, at_end=[Batch([30])])
     chain = chain_of(("first", first), ("middle", middle), ("last", last))
-    chain.end_of_input(skip=frozenset())
+    chain.end_of_input()
     assert not chain.idle
     assert not chain.ended
     assert drain(chain) == [("last", [10]), ("last", [11]), ("last", [20]), ("last", [30])]
@@ -158,8 +158,9 @@ def test_the_end_of_input_runs_each_operator_and_passes_what_it_emits_to_those_b
 
 def test_an_operator_that_had_ended_is_not_ended_again() -> None:
     first, last = Plain(same, at_end=[Batch([10])]), Plain(same, at_end=[Batch([20])])
-    chain = chain_of(("first", first), ("last", last))
-    chain.end_of_input(skip={OperatorName("first")})
+    names = OperatorName("first"), OperatorName("last")
+    chain = Chain([(names[0], first), (names[1], last)], ended={names[0]})
+    chain.end_of_input()
     assert drain(chain) == [("last", [20])]
     assert first.ends == 0
 
@@ -167,7 +168,7 @@ def test_an_operator_that_had_ended_is_not_ended_again() -> None:
 def test_the_end_of_input_is_as_lazy_as_a_batch() -> None:
     first, last = Plain(same, at_end=one_by_one([1, 2])), Plain(same)
     chain = chain_of(("first", first), ("last", last))
-    chain.end_of_input(skip=frozenset())
+    chain.end_of_input()
     assert first.ends == 0
     assert next_of(chain) == ("last", [1])
     assert last.ends == 0
@@ -204,9 +205,9 @@ def test_work_for_a_busy_or_ended_chain_is_an_internal_error() -> None:
     with pytest.raises(InternalError, match="chain of first while it was busy"):
         chain.push(Batch([2]))
     with pytest.raises(InternalError, match="was busy"):
-        chain.end_of_input(skip=frozenset())
+        chain.end_of_input()
     drain(chain)
-    chain.end_of_input(skip=frozenset())
+    chain.end_of_input()
     drain(chain)
     with pytest.raises(InternalError, match="had ended"):
         chain.push(Batch([3]))
@@ -222,3 +223,40 @@ def test_a_chain_has_nothing_to_give_before_it_is_given_something() -> None:
     assert chain.idle
     assert not chain.ended
     assert next_of(chain) is None
+
+
+# ---- timers ----------------------------------------------------------------------------------------------------------
+
+
+class Timed(Plain):
+    """Has a timer that is due at 5, for ever."""
+
+    next_timer = 5
+
+    def fire_timers(self, now: int, must_stop: Callable[[], bool]) -> Iterator[Batch]:
+        yield Batch([f"timer at {now}"])
+
+
+def test_operators_with_timers_take_turns_and_what_they_emit_passes_those_behind() -> None:
+    last = Plain(same)
+    chain = chain_of(("one", Timed(same)), ("two", Timed(same)), ("last", last))
+    assert chain.next_timer == 5
+    for now in (7, 8, 9):
+        chain.fire_timers(now, lambda: False)
+        assert drain(chain) == [("last", [f"timer at {now}"])]
+    assert [count.records_out for count in chain.counts] == [2, 3, 3]
+    chain.fire_timers(4, lambda: False)
+    assert chain.idle
+    chain.push(Batch([1]))
+    with pytest.raises(InternalError, match="while it was busy"):
+        chain.fire_timers(5, lambda: False)
+
+
+def test_nobody_has_timers_that_had_ended_or_when_the_input_has() -> None:
+    names = OperatorName("ended"), OperatorName("alive")
+    chain = Chain([(names[0], Timed(same)), (names[1], Timed(same))], ended={names[0]})
+    chain.fire_timers(5, lambda: False)
+    assert drain(chain) == [("alive", ["timer at 5"])]
+    chain.end_of_input()
+    drain(chain)
+    assert chain.next_timer is None

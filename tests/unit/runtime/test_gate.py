@@ -312,3 +312,44 @@ def test_a_batch_or_another_end_after_the_end_of_input_is_an_internal_error() ->
 def test_a_gate_without_channels_is_an_internal_error() -> None:
     with pytest.raises(InternalError):
         InputGate({}, NONE)
+
+
+# ---- several inputs of one operator ----------------------------------------------------------------------------------
+
+
+def test_a_batch_says_through_which_input_it_came_and_what_is_shared_stays_as_it_was() -> None:
+    channels = {ChannelId(edge, SubtaskIndex(0), SubtaskIndex(0)): LocalChannel(10) for edge in range(3)}
+    gate = InputGate(channels, NONE, [0, 1, 1])
+    shared = Batch([1], ["k"], [5])
+    for channel in channels.values():
+        channel.put(shared)
+    came = [gate.poll() for _ in channels]
+    assert [batch.input for batch in came if isinstance(batch, Batch)] == [0, 1, 1]
+    assert came[0] is shared, "nothing is made for the first input"
+    assert shared.input == 0
+    for batch in came:
+        assert isinstance(batch, Batch)
+        assert (batch.values, batch.keys, batch.timestamps) == ([1], ["k"], [5])
+        assert batch.slice(0, 1).input == batch.input
+
+
+def test_barriers_are_aligned_and_ends_awaited_over_all_inputs() -> None:
+    channels = [LocalChannel(10), LocalChannel(10)]
+    ids = [ChannelId(edge, SubtaskIndex(0), SubtaskIndex(0)) for edge in range(2)]
+    gate = InputGate(dict(zip(ids, channels, strict=True)), NONE, [0, 1])
+    channels[1].put(Barrier(CheckpointId(1)))
+    channels[1].put(Batch(["behind"]))
+    channels[0].put(Batch(["before"]))
+    first = gate.poll()
+    assert isinstance(first, Batch)
+    assert first.values == ["before"]
+    assert gate.poll() is None
+    channels[0].put(Barrier(CheckpointId(1)))
+    assert gate.poll() == AlignedBarrier(CheckpointId(1))
+    behind = gate.poll()
+    assert isinstance(behind, Batch)
+    assert (behind.values, behind.input) == (["behind"], 1)
+    channels[1].put(EndOfInput())
+    assert gate.poll() is None
+    channels[0].put(EndOfInput())
+    assert gate.poll() == Ended()

@@ -271,3 +271,33 @@ def test_records_without_keys_at_a_hash_edge_are_an_internal_error() -> None:
 def test_a_forward_edge_with_several_channels_is_an_internal_error() -> None:
     with pytest.raises(InternalError, match="2 channels"):
         Receivers(Partitioning.FORWARD, 2)
+
+
+# ---- to all ----------------------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.integers(1, 9), max_size=12), st.integers(1, 5), st.integers(1, 8))
+def test_what_is_broadcast_comes_to_every_subtask_once_and_in_order(
+    sizes: list[int], parallelism: int, batch_size: int
+) -> None:
+    receivers = Receivers(Partitioning.BROADCAST, parallelism, batch_size=batch_size)
+    pushed: list[int] = []
+    for size in sizes:
+        numbers = list(range(len(pushed), len(pushed) + size))
+        pushed += numbers
+        receivers.push(numbers)
+    receivers.output.broadcast(BARRIER)
+    for channel in range(parallelism):
+        *batches, barrier = receivers.values(channel)
+        assert barrier == BARRIER
+        assert [number for values in batches for number in values] == pushed
+
+
+def test_a_broadcast_has_room_only_when_every_subtask_has() -> None:
+    receivers = Receivers(Partitioning.BROADCAST, 3, batch_size=1, capacity=1)
+    assert receivers.output.has_room
+    receivers.push([1])
+    assert [receivers.values(channel) for channel in (0, 1)] == [[[1]], [[1]]]
+    assert not receivers.output.has_room
+    assert receivers.values(2) == [[1]]
+    assert receivers.output.has_room

@@ -88,7 +88,7 @@ def test_a_failed_task_leaves_its_commits_to_recovery() -> None:
     bench.finish()
     bench.task("src").fail(Failure(ErrorKind.USER_CODE, "elsewhere"))
     bench.complete(1)
-    assert bench.executor.lanes == []
+    assert not [lane for lane in bench.executor.lanes if lane.startswith("sink")]
     assert list(good.open.values()) == [[1]]
 
 
