@@ -12,18 +12,21 @@ import typer
 
 from tidegate.checkpoint.log import Completed, Entry, LogView, Unreadable
 from tidegate.checkpoint.manifest import Manifest, OperatorRecord
-from tidegate.checkpoint.store import CheckpointStore
+from tidegate.cli.damage import verify_checkpoints
+from tidegate.cli.differences import diff_checkpoints
 from tidegate.cli.stored import (
     DirOption,
     JobArgument,
     JsonOption,
+    PlaceArgument,
+    find_savepoint,
+    find_state,
     manifest_of,
     partitions_of,
     print_json,
     store_and_view,
 )
 from tidegate.cli.text import render_bytes, render_milliseconds, render_plural, render_table, render_time
-from tidegate.errors import CorruptError
 from tidegate.ids import CheckpointId, LogPosition, OperatorName
 from tidegate.operators.reaching import open_inspection
 
@@ -154,15 +157,18 @@ def _end_positions(record: OperatorRecord) -> dict[str, int]:
         return inspection.end_positions([split.id for split in record.splits])
 
 
-def render_manifest(manifest: Manifest, lag: Sequence[LagRow] | None = None) -> str:
-    """One checkpoint: its operators, where their sources stand, their state, and what they have still to commit."""
+def render_manifest(manifest: Manifest, lag: Sequence[LagRow] | None = None, previous: Manifest | None = None) -> str:
+    """One checkpoint: its operators, where their sources stand, their state, and what they have still to commit.
+    `previous`: the checkpoint before it, of which it may share files."""
     splits = _titled("splits", ("operator", "split", "position", "stop", "finished"), _split_rows(manifest))
     if lag is not None:
         headers = ("operator", "split", "position", "end now", "lag", "finished")
         splits = _titled("splits", headers, _split_rows_with_lag(manifest, lag))
     parts = [
-        _headline(manifest),
-        _titled("operators", ("name", "parallelism", "state", "ended"), _operator_rows(manifest)),
+        _headline(manifest, previous),
+        _titled(
+            "operators", ("name", "parallelism", "state", "files", "new", "ended"), _operator_rows(manifest, previous)
+        ),
         _titled("states", ("operator", "name", "kind", "type", "serializer"), _state_rows(manifest)),
         splits,
         _transactions(manifest),
@@ -170,11 +176,27 @@ def render_manifest(manifest: Manifest, lag: Sequence[LagRow] | None = None) -> 
     return "\n\n".join(part for part in parts if part)
 
 
-def _headline(manifest: Manifest) -> str:
+def _headline(manifest: Manifest, previous: Manifest | None) -> str:
+    parallelism = f"parallelism {manifest.parallelism} of {manifest.max_parallelism}"
     return (
         f"checkpoint {manifest.checkpoint} of job {manifest.job}, attempt {manifest.attempt}, log {manifest.instance}\n"
         f"triggered {render_time(manifest.triggered_at)}, took {render_milliseconds(manifest.duration)}, "
-        f"state {render_bytes(manifest.state_bytes)}, parallelism {manifest.parallelism} of {manifest.max_parallelism}"
+        f"state {render_bytes(manifest.state_bytes)}, {parallelism}\n"
+        f"{_sharing(manifest, previous)}"
+    )
+
+
+def _sharing(manifest: Manifest, previous: Manifest | None) -> str:
+    """Which part of it was written for it, and which it has in common with the one before."""
+    own = render_plural(len(manifest.files), "file")
+    if previous is None:
+        return f"{own}; no earlier checkpoint is stored to compare with"
+    sizes = {handle.path: handle.size for handle in manifest.handles if handle.path is not None}
+    shared = manifest.files & previous.files
+    shared_bytes = sum(sizes[path] for path in shared)
+    return (
+        f"{own}: {len(sizes) - len(shared)} new, {len(shared)} shared with checkpoint {previous.checkpoint}; "
+        f"{render_bytes(manifest.state_bytes - shared_bytes)} new, {render_bytes(shared_bytes)} shared"
     )
 
 
@@ -182,16 +204,22 @@ def _titled(title: str, headers: Sequence[str], rows: Sequence[Sequence[str]]) -
     return f"{title}\n{render_table(headers, rows)}" if rows else ""
 
 
-def _operator_rows(manifest: Manifest) -> list[tuple[str, ...]]:
-    return [
-        (
-            record.name,
-            str(record.parallelism),
-            render_bytes(sum(handle.size for snapshot in record.snapshots for handle in snapshot.handles)),
-            "yes" if record.ended else "no",
+_OPERATOR_HEADERS = ("name", "parallelism", "state", "files", "new", "ended")
+
+
+def _operator_rows(manifest: Manifest, previous: Manifest | None) -> list[tuple[str, ...]]:
+    known = previous.files if previous is not None else frozenset()
+    rows: list[tuple[str, ...]] = []
+    for record in manifest.operators:
+        handles = [handle for snapshot in record.snapshots for handle in snapshot.all_handles]
+        files = {handle.path for handle in handles if handle.path is not None}
+        size = sum(handle.size for handle in handles)
+        new = size - sum(handle.size for handle in handles if handle.path in known)
+        ended = "yes" if record.ended else "no"
+        rows.append(
+            (record.name, str(record.parallelism), render_bytes(size), str(len(files)), render_bytes(new), ended)
         )
-        for record in manifest.operators
-    ]
+    return rows
 
 
 def _state_rows(manifest: Manifest) -> list[tuple[str, ...]]:
@@ -199,7 +227,7 @@ def _state_rows(manifest: Manifest) -> list[tuple[str, ...]]:
         (record.name, state.name, state.kind, state.value_type, state.serializer)
         for record in manifest.operators
         for snapshot in record.snapshots
-        for state in snapshot.states
+        for state in (*snapshot.states, *snapshot.operator_states)
     )
     return list(dict.fromkeys(rows))
 
@@ -250,72 +278,34 @@ def _transaction_rows(manifest: Manifest) -> list[tuple[str, str, str, str]]:
 
 @commands.command("show")
 def show_checkpoint(
-    job: JobArgument,
+    job: PlaceArgument,
     number: _Number = None,
     checkpoint_dir: DirOption = None,
     lag: Annotated[bool, typer.Option("--lag", help="Ask the sources where their splits end now.")] = False,
     json: JsonOption = False,
 ) -> None:
-    """One completed checkpoint: operators, positions of the sources, states, pending transactions."""
-    store, view = store_and_view(job, checkpoint_dir)
-    manifest = manifest_of(store, view, number)
+    """One completed checkpoint, or a savepoint: operators, positions of the sources, states, files."""
+    manifest, previous = _shown(job, number, checkpoint_dir)
     behind = lag_rows(manifest) if lag else None
     if not json:
-        print(render_manifest(manifest, behind))
+        print(render_manifest(manifest, behind, previous))
     elif behind is None:
         print_json(manifest)
     else:
         print_json({"manifest": manifest, "lag": behind})
 
 
-# ---- verify --------------------------------------------------------------------------------------------------------
-
-
-class Damage(msgspec.Struct, frozen=True):
-    """One thing that cannot be read as what it was."""
-
-    checkpoint: CheckpointId | None
-    """None for an entry of the log: nobody knows what it was."""
-    what: str
-    why: str
-
-    def __str__(self) -> str:
-        return f"{self.what}: {self.why}"
-
-
-def find_damage(store: CheckpointStore, view: LogView, manifests: Sequence[Manifest]) -> list[Damage]:
-    """Everything damaged in the log and in the state of `manifests`."""
-    found = [
-        Damage(None, f"log position {entry.position}", entry.why)
-        for entry in view.entries
-        if isinstance(entry, Unreadable) and entry.position not in view.discarded
-    ]
-    for manifest in manifests:
-        for problem in store.verify_manifest(manifest):
-            place = f"checkpoint {manifest.checkpoint}, operator {problem.operator}, subtask {problem.subtask}"
-            found.append(Damage(manifest.checkpoint, f"{place}, {problem.where}", problem.why))
-    return found
-
-
-@commands.command("verify")
-def verify_checkpoints(
-    job: JobArgument, number: _Number = None, checkpoint_dir: DirOption = None, json: JsonOption = False
-) -> None:
-    """Read everything that completed checkpoints need; exit code 3 when something is damaged. All of them without N."""
+def _shown(job: str, number: int | None, checkpoint_dir: str | None) -> tuple[Manifest, Manifest | None]:
+    """The checkpoint, and the one that had completed before it, if that is stored."""
+    if find_savepoint(job) is not None:
+        return find_state(job, checkpoint_dir, number).manifest, None
     store, view = store_and_view(job, checkpoint_dir)
-    manifests = view.manifests if number is None else (manifest_of(store, view, number),)
-    found = find_damage(store, view, manifests)
-    checked = [manifest.checkpoint for manifest in manifests]
-    if json:
-        print_json({"job": store.job, "location": store.location, "checked": checked, "damage": found})
-    else:
-        for damage in found:
-            print(damage)
-    if found:
-        raise CorruptError(
-            f"{store.location}: {render_plural(len(found), 'damaged thing')}",
-            remedy="Bring the files back from a copy, or go back with --from-checkpoint N to a checkpoint that is "
-            "whole: what came after it is then written again.",
-        )
-    if not json:
-        print(f"{store.location}: {render_plural(len(checked), 'checkpoint')} checked, nothing is damaged")
+    manifest = manifest_of(store, view, number)
+    bodies = [entry.body for entry in view.entries if isinstance(entry, Entry)]
+    completed = [body.manifest for body in bodies if isinstance(body, Completed)]
+    place = len(completed) - 1 - completed[::-1].index(manifest)
+    return manifest, completed[place - 1] if place else None
+
+
+commands.command("verify")(verify_checkpoints)
+commands.command("diff")(diff_checkpoints)

@@ -27,6 +27,12 @@ from tidegate.storage.urls import is_remote, parent_of, tidy_remote
 JobArgument = Annotated[
     str, typer.Argument(metavar="JOB|DIR", help="A job's name, its folder, or a checkpoint folder; also as a URL.")
 ]
+PlaceArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="JOB|DIR", help="A job's name, its folder, a checkpoint folder, or a savepoint; also as a URL."
+    ),
+]
 DirOption = Annotated[str | None, typer.Option(metavar="DIR", help="Where JOB is looked up.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="For machines.")]
 
