@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -18,13 +19,14 @@ from tests.integration import totals_program
 from tests.integration.exactly_once import Answer, Written, assert_exactly_once
 from tests.integration.mediums import Medium
 from tests.integration.programs import TIDEGATE, log_of, wait_until
-from tests.integration.totals_program import Order, RunningTotal, Total
+from tests.integration.totals_program import Order, Total
 from tidegate.checkpoint.log import Completed, Entry, LogView, Takeover
 from tidegate.checkpoint.manifest import Manifest, files_of
 from tidegate.checkpoint.protocol import SplitState
 from tidegate.checkpoint.store import CheckpointStore
-from tidegate.ids import JobName, OperatorName, SubtaskIndex
-from tidegate.state.object_backend import ObjectStateBackend
+from tidegate.ids import JobName, OperatorName
+from tidegate.savepoints.rows import read_operator
+from tidegate.state.key_types import decode_keys, parse_layout
 from tidegate.storage.resolve import open_storage
 
 PARTITIONS = 4
@@ -169,6 +171,18 @@ class Bench:
         self._starts.append(Started(process, said, mark))
         return self._starts[-1]
 
+    def command(self, *words: str, timeout: float = 60) -> "subprocess.CompletedProcess[str]":
+        """Run another command of the command line to its end, in the surroundings of the starts."""
+        return subprocess.run(
+            [*TIDEGATE, *words],
+            cwd=self._folder,
+            env=os.environ | {"XDG_RUNTIME_DIR": str(self._sockets)},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=timeout,
+        )
+
     def repeat_until_finished(
         self, started: Started, *program_arguments: str, job: str = "", options: Sequence[str] = ()
     ) -> None:
@@ -227,19 +241,16 @@ class Bench:
         store = CheckpointStore(open_storage(str(self.checkpoints)), JobName(job or self.job))
         record = manifest.operator(OperatorName("totals"))
         assert record is not None
-        found: dict[str, tuple[int, int, list[tuple[int, int]]]] = {}
-        for snapshot in record.snapshots:
-            backend = ObjectStateBackend(record.name, SubtaskIndex(0), 1, manifest.max_parallelism)
-            pieces = [store.read_state(handle) for handle in snapshot.handles]
-            backend.restore(snapshot.key_type, snapshot.states, pieces)
-            counts, totals, marks = (
-                backend.register(state) for state in (RunningTotal.orders, RunningTotal.total, RunningTotal.marks)
-            )
-            for user in counts.freeze().entries:
-                assert user not in found, f"{user} is in two pieces of state"
-                backend.set_current_key(user)
-                found[user] = (counts.value(), totals.value(), [(mark.number, mark.age) for mark in marks])
-        return found
+        states: dict[str, dict[str, Any]] = {"orders": {}, "total": {}, "marks": {}}
+        for row in read_operator(record, store, range(manifest.max_parallelism), self._folder / "scratch"):
+            (user,) = decode_keys([row.key], parse_layout("str"))
+            assert user not in states[row.state], f"{row.state} of {user} is in two pieces of state"
+            states[row.state][user] = msgspec.msgpack.decode(row.value)
+        assert states["orders"].keys() == states["total"].keys() == states["marks"].keys()
+        return {
+            user: (count, states["total"][user], [(mark["number"], mark["age"]) for mark in states["marks"][user]])
+            for user, count in states["orders"].items()
+        }
 
     # -- judging --
 

@@ -59,18 +59,18 @@ def test_the_version_is_one_line(project: Project) -> None:
         (["checkpoints", "--help"], ["list", "show", "verify"]),
         (["checkpoints", "show", "--help"], ["JOB|DIR", "--lag", "--json"]),
         (["transactions", "--help"], ["list", "describe", "commit", "abort"]),
+        (["savepoint", "--help"], ["JOB|DIR", "[PATH]"]),
+        (["stop", "--help"], ["JOB|DIR", "--savepoint", "--drain"]),
+        (["state", "read", "--help"], ["--operator", "--state", "--key", "--format"]),
         (["transactions", "commit", "--help"], ["ID", "JOB|DIR", "--force"]),
         ([], ["Usage: tidegate"]),
     ],
 )
-def test_help_names_what_there_is_and_nothing_of_later_versions(
-    project: Project, words: list[str], said: list[str]
-) -> None:
+def test_help_names_what_there_is(project: Project, words: list[str], said: list[str]) -> None:
     done = project.run(*words)
     shown = done.stdout + done.stderr
     assert done.returncode == (0 if words else 2)
     assert [part for part in said if part not in shown] == []
-    assert not re.search("savepoint|rocksdb|non-restored", shown, re.IGNORECASE)
 
 
 def test_show_config_says_where_each_value_came_from(project: Project) -> None:
