@@ -186,6 +186,7 @@ class CountingJob:
 
     def command(self, options: Sequence[str], program: Sequence[str]) -> list[str]:
         usual = ["--checkpoint-dir", "checkpoints", "--checkpoint-interval", "100ms"]
+        usual += ["--set", f"state.local_dir={self.local}"]
         return [
             *TIDEGATE,
             "run",
@@ -197,6 +198,11 @@ class CountingJob:
             "--",
             *program,
         ]
+
+    @property
+    def local(self) -> Path:
+        """What workers keep on their machine."""
+        return self.folder / "local"
 
     @property
     def view(self) -> LogView:

@@ -77,6 +77,7 @@ SETTINGS: dict[str, Setting] = {
         Setting("state.backend", partial(parse_choice, choices=("memory", "fs", "rocksdb")), "fs"),
         Setting("state.rocksdb.memory", parse_size, 2**28, format_size),
         Setting(LOCAL_DIR, parse_local_folder, ""),
+        Setting("state.local_recovery", parse_yes_or_no, True, format_yes_or_no),
         Setting("restart", parse_restart, ExponentialDelay()),
         Setting("transactions.restart_allowance", parse_duration, 60.0, format_duration),
         Setting("batch.size", partial(parse_whole, least=1), 2048),
@@ -134,6 +135,7 @@ class Config:
         state_backend: str | None = None,
         state_rocksdb_memory: int | str | None = None,
         state_local_dir: str | os.PathLike[str] | None = None,
+        state_local_recovery: bool | None = None,
         restart: str | RestartStrategy | None = None,
         transaction_restart_allowance: str | timedelta | None = None,
         batch_size: int | None = None,
@@ -192,6 +194,7 @@ class ResolvedConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes, of each worker."""
     state_local_dir: str
     """An absolute path; '' for a user without a home."""
+    state_local_recovery: bool
     restart: RestartStrategy
     transaction_restart_allowance: float
     batch_size: int

@@ -157,6 +157,8 @@ class InProcessLoop:
                 self._performer.start()
                 while not self._performer.is_done:
                     self._round()
+            while self._performer.is_cleaning_up and self._executor.drain():
+                pass
             self._performer.show_status()
         except SystemExit as error:
             raise_failure(failure_of_exit(error))
