@@ -37,5 +37,9 @@ NAMES = (
     "recovery-commit:after",
     "recovery-abort:before",
     "recovery-abort:after",
+    "savepoint-export:before",
+    "savepoint-export:after",
+    "savepoint-import:before",
+    "savepoint-import:after",
 )
 """Every fail point there is; a test holds this list and the calls together."""

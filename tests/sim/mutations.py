@@ -19,8 +19,13 @@ from tidegate.checkpoint.store import AppendResult, CheckpointStore, Taken, Won
 from tidegate.elements import Batch
 from tidegate.ids import Attempt, LogPosition
 from tidegate.runtime import channels, gate, router
+from tidegate.scheduling import beginning
+from tidegate.scheduling import protocol as p
+from tidegate.scheduling.housekeeping import Housekeeping
+from tidegate.scheduling.job import Phase
 from tidegate.scheduling.job_manager import JobManager
-from tidegate.state import object_handles
+from tidegate.scheduling.opening import FROM_SAVEPOINT
+from tidegate.state import increments, object_handles
 from tidegate.storage.port import StorageUnavailable
 
 
@@ -136,9 +141,14 @@ def reuses_a_slot_as_soon_as_it_is_committed(patch: pytest.MonkeyPatch) -> None:
 
 def captures_mutable_state_by_reference(patch: pytest.MonkeyPatch) -> None:
     def wrong(self: Any) -> Any:
-        return object_handles.FrozenState(self.descriptor.info, dict(self._entries), self._encode)
+        changes, self._changes = self._changes, {}
+        return changes
 
-    patch.setattr(object_handles.ObjectHandle, "freeze", wrong)
+    def captured(self: Any) -> Any:
+        return object_handles.CapturedState(self.descriptor.info, self.encode)
+
+    patch.setattr(object_handles.ObjectHandle, "take_changes", wrong)
+    patch.setattr(object_handles.ObjectHandle, "captured", property(captured))
 
 
 def triggers_before_the_commits_are_reported(patch: pytest.MonkeyPatch) -> None:
@@ -202,6 +212,74 @@ def says_lost_without_asking_the_log(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(JobManager, "_must_confirm", property(lambda self: False))
 
 
+def exports_before_the_commits_are_reported(patch: pytest.MonkeyPatch) -> None:
+    right = JobManager._completed
+
+    def wrong(self: Any, manifest: Manifest, now: Any) -> Any:
+        return [*right(self, manifest, now), *self._requests.settled(manifest, is_last=False)]
+
+    patch.setattr(JobManager, "_completed", wrong)
+
+
+def exports_what_it_has_deleted(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Housekeeping, "pin", lambda self, manifest: None)
+    patch.setattr(Housekeeping, "release", lambda self, checkpoint, ledger: [])
+
+
+def counts_from_savepoint_twice(patch: pytest.MonkeyPatch) -> None:
+    right = beginning.decide_opening
+
+    def wrong(view: LogView, *others: Any) -> Any:
+        options = {name: value for name, value in view.options.items() if name != FROM_SAVEPOINT}
+        return right(msgspec.structs.replace(view, options=options), *others)
+
+    patch.setattr(beginning, "decide_opening", wrong)
+
+
+def takes_a_drained_operator_for_ended(patch: pytest.MonkeyPatch) -> None:
+    right = coordinator.make_manifest
+
+    def wrong(plan: Any, gathered: Any, now: Any) -> Manifest:
+        return right(plan, msgspec.structs.replace(gathered, counts_ends=True), now)
+
+    patch.setattr(coordinator, "make_manifest", wrong)
+
+
+def bases_changes_on_an_abandoned_checkpoint(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(increments.Increments, "abandoned", increments.Increments.completed)
+
+
+def imports_without_logging(patch: pytest.MonkeyPatch) -> None:
+    """Found by a script: `test_scenarios`."""
+    right = JobManager._of_attempt
+
+    def wrong(self: Any, event: Any, now: Any) -> Any:
+        if not isinstance(event, p.SavepointImported):
+            return right(self, event, now)
+        self._move(Phase.DEPLOYING)
+        deployed = self._deployed(lambda d: d.recovered(event.manifest, event.manifest.checkpoint), now)
+        return [*deployed, p.DropSavepoint(self._ledger.view.origin)]
+
+    patch.setattr(JobManager, "_of_attempt", wrong)
+
+
+def keeps_to_itself_what_it_begins_from(patch: pytest.MonkeyPatch) -> None:
+    """Found by a script: `test_scenarios`."""
+    right = beginning.Beginning.takeover
+    known: dict[str, Any] = {}
+
+    def wrong(self: Any, event: Any) -> Any:
+        takeover = right(self, event)
+        known.setdefault(self._identity.nonce, takeover.savepoint)
+        return msgspec.structs.replace(takeover, savepoint=None)
+
+    def unimported(self: LogView) -> Any:
+        return None if self.completed else known.get(self.newest_nonce)
+
+    patch.setattr(beginning.Beginning, "takeover", wrong)
+    patch.setattr(LogView, "unimported", property(unimported))
+
+
 MUTATIONS: dict[str, Mutation] = {
     function.__name__: Mutation(function, seeds)
     for function, seeds in (
@@ -223,5 +301,10 @@ MUTATIONS: dict[str, Mutation] = {
         (goes_back_to_an_older_checkpoint_silently, range(50)),
         (shares_transactional_ids_between_attempts, range(50)),
         (takes_the_acknowledgements_of_any_checkpoint, range(300)),
+        (exports_before_the_commits_are_reported, range(100)),
+        (exports_what_it_has_deleted, range(300)),
+        (counts_from_savepoint_twice, range(400)),
+        (bases_changes_on_an_abandoned_checkpoint, range(100)),
+        (takes_a_drained_operator_for_ended, range(100)),
     )
 }

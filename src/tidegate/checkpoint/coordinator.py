@@ -6,9 +6,10 @@ One `Coordinator` belongs to one attempt; it lives in the JobManager. One checkp
                     ↓ (timeout, decline)
                 abandoned
 
-Checkpoint n + 1 is triggered only after all commits of n are reported. While an append is undecided nothing is
-notified, abandoned or triggered: a write that "did not happen" can still land. An acknowledgement counts only for the
-checkpoint and attempt that wait for it, and once.
+Checkpoint n + 1 is triggered only after every task has reported that it knows of n and that its commits are done: what
+it captures for n + 1 is based on n, so what only older checkpoints name may be deleted. While an append is undecided
+nothing is notified, abandoned or triggered: a write that "did not happen" can still land. An acknowledgement counts
+only for the checkpoint and attempt that wait for it, and once.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,21 +18,15 @@ from typing import Protocol
 
 import msgspec
 
-from tidegate.checkpoint.manifest import FORMAT, Manifest, OperatorRecord, SinkRecord, SubtaskRecord
-from tidegate.checkpoint.protocol import (
-    Acknowledge,
-    CommitsReported,
-    Decline,
-    OperatorSnapshot,
-    RecoverySpec,
-    SplitState,
-)
+from tidegate.checkpoint.manifest import Manifest
+from tidegate.checkpoint.plan import CheckpointPlan, Gathered, make_manifest
+from tidegate.checkpoint.protocol import Acknowledge, CommitsReported, Decline, OperatorSnapshot, SplitState
 from tidegate.clock import Now
 from tidegate.errors import ErrorKind, Failure
-from tidegate.ids import Attempt, CheckpointId, JobName, LogInstance, OperatorName, TaskId
+from tidegate.ids import Attempt, CheckpointId, OperatorName, TaskId
 
-FINAL_RETRY = 1.0
-"""Seconds between a failed last checkpoint of a finite job and the next try, at most; the interval where it is
+SOON = 1.0
+"""Seconds between a failed checkpoint that somebody waits for and the next try, at most; the interval where it is
 shorter."""
 
 
@@ -44,28 +39,6 @@ class CoordinatorSettings(msgspec.Struct, frozen=True):
     tolerable_failures: int
 
 
-class PlannedOperator(msgspec.Struct, frozen=True):
-    """What the manifest says of an operator besides its snapshots."""
-
-    name: OperatorName
-    parallelism: int
-    sink: SinkRecord | None = None
-    source: RecoverySpec | None = None
-
-
-class CheckpointPlan(msgspec.Struct, frozen=True):
-    """Who takes part, of which job, in which attempt."""
-
-    job: JobName
-    instance: LogInstance
-    attempt: Attempt
-    parallelism: int
-    max_parallelism: int
-    operators: tuple[PlannedOperator, ...]
-    tasks: frozenset[TaskId]
-    sink_tasks: frozenset[TaskId]
-
-
 class UnassignedSplits(Protocol):
     """An enumerator, seen from here: what it has not handed out at this moment."""
 
@@ -74,7 +47,7 @@ class UnassignedSplits(Protocol):
 
 
 REPORT_PATIENCE = 120.0
-"""Seconds in which every sink must have reported its commits; longer than a sink itself goes on asking."""
+"""Seconds in which every task must have reported its commits; longer than a sink itself goes on asking."""
 
 # ---- events --------------------------------------------------------------------------------------------------------
 
@@ -85,6 +58,19 @@ class TasksRunning(msgspec.Struct, frozen=True):
 
 class TriggerNow(msgspec.Struct, frozen=True):
     """Somebody asks for a checkpoint without waiting for the interval."""
+
+
+class TakeLast(msgspec.Struct, frozen=True):
+    """One more checkpoint, now, and none when it has settled: the job is to stop with it."""
+
+
+class GoOn(msgspec.Struct, frozen=True):
+    """After all it is not to stop: checkpoints go on."""
+
+
+class Drained(msgspec.Struct, frozen=True):
+    """Sources were told to end their inputs here. They will be gone on with, so nothing ends for ever; the checkpoint
+    behind the end is the last."""
 
 
 class AllTasksEnded(msgspec.Struct, frozen=True):
@@ -106,6 +92,9 @@ class Wake(msgspec.Struct, frozen=True):
 Event = (
     TasksRunning
     | TriggerNow
+    | TakeLast
+    | GoOn
+    | Drained
     | AllTasksEnded
     | AppendWon
     | StopTriggering
@@ -147,6 +136,8 @@ class CheckpointSettled(msgspec.Struct, frozen=True):
 
     checkpoint: CheckpointId
     files: tuple[str, ...]
+    is_last: bool = False
+    """It is the one that was asked for by `TakeLast`, or for which the job was drained: no other follows."""
 
 
 class AllCommitted(msgspec.Struct, frozen=True):
@@ -204,9 +195,9 @@ class Coordinator:
         self._due_at = 0.0
         self._is_wanted = False
         """Somebody asked for a checkpoint that is not triggered yet."""
-        self._triggered = Now(0.0, 0.0)
-        self._held: dict[OperatorName, tuple[SplitState, ...]] = {}
-        self._acknowledged: dict[TaskId, tuple[OperatorSnapshot, ...]] = {}
+        self._is_awaited = False
+        """Somebody asked for the running checkpoint, or for an earlier one that was given up."""
+        self._gathered = Gathered(last, Now(0.0, 0.0), {}, counts_ends=True)
         self._uncommitted: set[TaskId] = set()
         self._report_by = 0.0
         """Until when these must have reported."""
@@ -216,6 +207,12 @@ class Coordinator:
         self._has_ended = False
         self._is_final = False
         """Whether the running checkpoint was triggered after the end of all input."""
+        self._is_drained = False
+        self._is_last_wanted = False
+        self._is_last = False
+        """Whether the running checkpoint is the one to stop with."""
+        self._is_held = False
+        """The one to stop with has settled."""
 
     @property
     def is_settled(self) -> bool:
@@ -232,6 +229,15 @@ class Coordinator:
             case TriggerNow():
                 self._is_wanted = True
                 return self._next(now)
+            case TakeLast():
+                self._is_wanted = self._is_last_wanted = True
+                return self._next(now)
+            case GoOn():
+                self._is_last_wanted = self._is_last = self._is_held = False
+                return self._next(now)
+            case Drained():
+                self._is_drained = not self._has_ended
+                return []
             case AllTasksEnded():
                 self._has_ended = True
                 self._due_at = now.monotonic
@@ -254,17 +260,16 @@ class Coordinator:
 
     def _next(self, now: Now) -> list[Command]:
         """Trigger when it is time, or say when it will be."""
-        if not self._is_open or self._phase is not _Phase.IDLE:
+        if not self._is_open or self._is_held or self._phase is not _Phase.IDLE:
             return []
         if now.monotonic < self._due_at and not self._is_wanted:
             return [WakeAt(self._due_at)]
-        self._is_wanted = False
         self.last = CheckpointId(self.last + 1)
         self._phase = _Phase.WAITING
-        self._triggered = now
-        self._is_final = self._has_ended
-        self._acknowledged = {}
-        self._held = {name: tuple(enumerator.unassigned) for name, enumerator in self._enumerators.items()}
+        self._is_awaited, self._is_wanted = self._is_awaited or self._is_wanted, False
+        self._is_final, self._is_last = self._has_ended, self._is_last_wanted
+        held = {name: tuple(enumerator.unassigned) for name, enumerator in self._enumerators.items()}
+        self._gathered = Gathered(self.last, now, held, counts_ends=not self._is_drained)
         return [Trigger(self.last), WakeAt(now.monotonic + self._settings.timeout)]
 
     def _wake(self, now: Now) -> list[Command]:
@@ -274,10 +279,10 @@ class Coordinator:
             return [FailAttempt(Failure(ErrorKind.UNAVAILABLE, text, "They are prepared; recovery commits them."))]
         if self._phase is not _Phase.WAITING:
             return self._next(now)
-        deadline = self._triggered.monotonic + self._settings.timeout
+        deadline = self._gathered.triggered.monotonic + self._settings.timeout
         if now.monotonic < deadline:
             return [WakeAt(deadline)]
-        late = sorted(self._plan.tasks - self._acknowledged.keys())
+        late = sorted(self._plan.tasks - self._gathered.acknowledged.keys())
         names = ", ".join(map(str, late[:5])) + (f" and {len(late) - 5} more" if len(late) > 5 else "")
         reason = f"no acknowledgement from {names} within {self._settings.timeout:g} s"
         return self._failed(reason, now)
@@ -285,17 +290,17 @@ class Coordinator:
     # -- acknowledgements --
 
     def _acknowledge(self, event: Acknowledge, now: Now) -> list[Command]:
-        if not self._awaits(event.attempt, event.checkpoint) or event.task in self._acknowledged:
+        if not self._awaits(event.attempt, event.checkpoint) or event.task in self._gathered.acknowledged:
             if self._is_given_up(event.attempt, event.checkpoint):
                 self._garbage += _files(event.operators)
             return []
         if event.task not in self._plan.tasks:
             return []
-        self._acknowledged[event.task] = event.operators
-        if len(self._acknowledged) < len(self._plan.tasks):
+        self._gathered.acknowledged[event.task] = event.operators
+        if len(self._gathered.acknowledged) < len(self._plan.tasks):
             return []
         self._phase = _Phase.APPENDING
-        return [AppendManifest(self._manifest(now))]
+        return [AppendManifest(make_manifest(self._plan, self._gathered, now))]
 
     def _decline(self, event: Decline, now: Now) -> list[Command]:
         if not self._awaits(event.attempt, event.checkpoint):
@@ -321,7 +326,7 @@ class Coordinator:
 
     def _abandon(self, reason: str, now: Now) -> list[Command]:
         self._phase = _Phase.IDLE
-        self._garbage += [path for operators in self._acknowledged.values() for path in _files(operators)]
+        self._garbage += [path for operators in self._gathered.acknowledged.values() for path in _files(operators)]
         self._schedule(now)
         return [NotifyAbandoned(self.last, reason), *self._next(now)]
 
@@ -330,11 +335,11 @@ class Coordinator:
     def _completed(self, now: Now) -> list[Command]:
         assert self._phase is _Phase.APPENDING, f"an append was won while {self._phase.value}"
         self._phase = _Phase.COMMITTING
+        self._is_awaited = False
         self._failures = []
-        self._uncommitted = set(self._plan.sink_tasks)
+        self._uncommitted = set(self._plan.tasks)
         self._report_by = now.monotonic + REPORT_PATIENCE
-        waiting = [WakeAt(self._report_by)] if self._uncommitted else []
-        return [NotifyCompleted(self.last), *waiting, *self._settle(now)]
+        return [NotifyCompleted(self.last), WakeAt(self._report_by)]
 
     def _committed(self, event: CommitsReported, now: Now) -> list[Command]:
         if self._phase is not _Phase.COMMITTING or event.attempt != self._plan.attempt:
@@ -348,52 +353,25 @@ class Coordinator:
             return []
         self._phase = _Phase.IDLE
         files, self._garbage = tuple(self._garbage), []
-        if self._is_final:
+        if self._is_final and self._gathered.counts_ends:
             self._is_open = False
             return [AllCommitted(self.last, files)]
+        self._is_held = self._is_final or self._is_last
         self._schedule(now)
-        return [CheckpointSettled(self.last, files), *self._next(now)]
+        return [CheckpointSettled(self.last, files, self._is_held), *self._next(now)]
 
     def _schedule(self, now: Now) -> None:
         """When the next checkpoint is due, now that one is over."""
+        soon = now.monotonic + min(self._settings.interval, SOON)
         if self._has_ended:
-            retry = min(self._settings.interval, FINAL_RETRY)
-            self._due_at = now.monotonic + (retry if self._is_final else 0.0)
+            self._due_at = soon if self._is_final else now.monotonic
             return
-        due = self._triggered.monotonic + self._settings.interval
+        if self._is_awaited:
+            self._due_at = soon
+            return
+        due = self._gathered.triggered.monotonic + self._settings.interval
         self._due_at = max(due, now.monotonic + self._settings.min_pause)
-
-    def _manifest(self, now: Now) -> Manifest:
-        return Manifest(
-            format=FORMAT,
-            job=self._plan.job,
-            instance=self._plan.instance,
-            attempt=self._plan.attempt,
-            checkpoint=self.last,
-            parallelism=self._plan.parallelism,
-            max_parallelism=self._plan.max_parallelism,
-            triggered_at=self._triggered.wall,
-            duration=now.monotonic - self._triggered.monotonic,
-            operators=tuple(self._record(operator) for operator in self._plan.operators),
-        )
-
-    def _record(self, operator: PlannedOperator) -> OperatorRecord:
-        subtasks = tuple(
-            SubtaskRecord(task.subtask, snapshot)
-            for task in sorted(self._acknowledged)
-            for snapshot in self._acknowledged[task]
-            if snapshot.name == operator.name
-        )
-        return OperatorRecord(
-            name=operator.name,
-            parallelism=operator.parallelism,
-            ended=len(subtasks) == operator.parallelism and all(record.snapshot.ended for record in subtasks),
-            subtasks=subtasks,
-            unassigned=self._held.get(operator.name, ()),
-            sink=operator.sink,
-            source=operator.source,
-        )
 
 
 def _files(operators: Sequence[OperatorSnapshot]) -> list[str]:
-    return [handle.path for operator in operators for handle in operator.handles if handle.path is not None]
+    return [handle.path for operator in operators for handle in operator.all_handles if handle.path is not None]

@@ -35,6 +35,23 @@ class ProcessRecord(msgspec.Struct, frozen=True):
     start_time: int
 
 
+class SavepointOrigin(msgspec.Struct, frozen=True):
+    """The savepoint from which an attempt begins. `instance`, `attempt` and `checkpoint` are those of the job that
+    wrote it: by them it is known again, whatever may be in its folder later."""
+
+    path: str
+    is_claimed: bool
+    """It became this job's own, and is removed once its state is in the job's folder."""
+    instance: LogInstance
+    attempt: Attempt
+    checkpoint: CheckpointId
+
+    def is_of(self, manifest: Manifest) -> bool:
+        """Whether `manifest` is that of this savepoint."""
+        own = (self.instance, self.attempt, self.checkpoint)
+        return own == (manifest.instance, manifest.attempt, manifest.checkpoint)
+
+
 class Takeover(msgspec.Struct, frozen=True, tag="takeover"):
     """A new attempt: from here on earlier ones can complete nothing."""
 
@@ -43,12 +60,15 @@ class Takeover(msgspec.Struct, frozen=True, tag="takeover"):
     workers: tuple[ProcessRecord, ...] = ()
     control_address: str = ""
     options: dict[str, str] = {}
-    """Options that count once for each new value (`fresh`, `from-checkpoint`), as last applied; carried from takeover
-    to takeover."""
+    """Options that count once for each new value (`fresh`, `from-checkpoint`, `from-savepoint`), as last applied;
+    carried from takeover to takeover."""
     fresh: bool = False
-    """This attempt begins without any state; completed checkpoints below are as if they were not."""
+    """This attempt begins without any state, or with that of `savepoint`; completed checkpoints below are as if they
+    were not."""
     sinks: tuple[SinkTarget, ...] = ()
     """The program's: how tools reach their transactions also before the first checkpoint."""
+    savepoint: SavepointOrigin | None = None
+    """Whose state is to be the first completed checkpoint above; until it is, every later attempt begins with it."""
 
 
 class Completed(msgspec.Struct, frozen=True, tag="completed"):
@@ -61,6 +81,8 @@ class CleanStop(msgspec.Struct, frozen=True, tag="committed"):
     """A clean stop: every transaction of `checkpoint` (0: of nothing) is committed and no other is open."""
 
     checkpoint: CheckpointId
+    keeps: bool = True
+    """False: nothing was to be kept; completed checkpoints below are as if they were not."""
 
 
 class Discarded(msgspec.Struct, frozen=True, tag="discarded"):
@@ -136,9 +158,27 @@ class LogView(msgspec.Struct, frozen=True):
 
     @property
     def live(self) -> tuple[StoredEntry, ...]:
-        """Entries that count: not discarded, and not older than the newest fresh start."""
-        begin = max((e.position for e in self.entries if isinstance(e, Entry) and _is_fresh(e)), default=-1)
+        """Entries that count: not discarded, and newer than the beginning."""
+        begin = self.beginning.position if self.beginning else -1
         return tuple(e for e in self.entries if e.position > begin and e.position not in self.discarded)
+
+    @property
+    def beginning(self) -> Entry | None:
+        """The newest entry by which what is below it counts no more: a fresh start, or a stop that kept nothing. None
+        when the log has none, or nobody needs to know of it any more."""
+        return next((e for e in reversed(self.entries) if isinstance(e, Entry) and _begins_anew(e.body)), None)
+
+    @property
+    def origin(self) -> SavepointOrigin | None:
+        """The savepoint from which the state of now began, if it began with one."""
+        body = self.beginning.body if self.beginning else None
+        return body.savepoint if isinstance(body, Takeover) else None
+
+    @property
+    def unimported(self) -> SavepointOrigin | None:
+        """The savepoint with whose state the next attempt is to begin: somebody began, and did not come so far that it
+        was in the log."""
+        return None if self.completed else self.origin
 
     @property
     def completed(self) -> tuple[Entry, ...]:
@@ -218,8 +258,8 @@ def _newest_takeover(ordered: list[StoredEntry], run: list[Entry]) -> Entry | No
     return None
 
 
-def _is_fresh(entry: Entry) -> bool:
-    return isinstance(entry.body, Takeover) and entry.body.fresh
+def _begins_anew(body: Body) -> bool:
+    return (isinstance(body, Takeover) and body.fresh) or (isinstance(body, CleanStop) and not body.keeps)
 
 
 def _unbroken(stored: list[StoredEntry]) -> list[StoredEntry]:
@@ -273,9 +313,11 @@ class LogCursor:
 
 def prunable(view: LogView, retained: int) -> tuple[LogPosition, ...]:
     """Positions that nobody needs, from the bottom up: all below the oldest of the `retained` newest completed entries,
-    but never position 0 or the newest takeover, and never the newest completed entry or what follows it."""
-    if not view.completed:
+    or below a stop that kept nothing; but never position 0 or the newest takeover, and never the newest completed entry
+    or what follows it."""
+    oldest = view.completed[-retained:][:1] or (view.beginning,)
+    if oldest[0] is None or not isinstance(oldest[0].body, Completed | CleanStop):
         return ()
-    floor = view.completed[-min(retained, len(view.completed))].position
+    floor = oldest[0].position
     stored = (*view.below_run, *(e.position for e in view.entries))
     return tuple(p for p in stored if 0 < p < floor and p != view.takeover_position)

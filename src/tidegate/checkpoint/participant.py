@@ -2,7 +2,8 @@
 commit.
 
 One `Participant` belongs to one task of one attempt. It decides the order *stored and prepared, then acknowledged*; the
-task performs its commands. A task without a sink takes part the same way, with one thing less to wait for.
+task performs its commands. A task without a sink takes part the same way, with one thing less to wait for; that a
+checkpoint completed it reports at once, so that nobody captures the next one without knowing of it.
 """
 
 import msgspec
@@ -109,8 +110,10 @@ class Participant:
             case SinkCommitted(checkpoint):
                 return [Send(CommitsReported(self._attempt, checkpoint, self._task))]
             case CheckpointCompleted(attempt, checkpoint):
-                if attempt != self._attempt or self._sink is None:
+                if attempt != self._attempt:
                     return []
+                if self._sink is None:
+                    return [Send(CommitsReported(attempt, checkpoint, self._task))]
                 return [PermitCommits(CommitPermit(event))]
             case CheckpointAbandoned(checkpoint):
                 if self._running is not None and self._running <= checkpoint:

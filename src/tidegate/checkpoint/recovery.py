@@ -282,6 +282,7 @@ def _foreign_failure(foreign: Sequence[TransactionalId], target: SinkTarget, own
     return Failure(
         ErrorKind.UNKNOWN_OUTCOME,
         f"sink {target.sink} has open transactions of another checkpoint log ({names}); this log is {own}",
-        "Is this the right --checkpoint-dir? Start with the folder in which the job ran before, or with --fresh, "
-        "which aborts them and begins without state.",
+        "Is this the right --checkpoint-dir? Start with the folder in which the job ran before. If that is lost and "
+        "the job runs nowhere else, abort them with 'tidegate transactions abort --force', or start with --fresh: that "
+        "aborts them and begins without state.",
     )

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 import msgspec
 
 from tidegate.checkpoint import coordinator as checkpoints
-from tidegate.checkpoint.coordinator import CheckpointPlan, Coordinator, PlannedOperator
+from tidegate.checkpoint.coordinator import Coordinator
 from tidegate.checkpoint.manifest import Manifest, SinkRecord, SinkTarget
+from tidegate.checkpoint.plan import CheckpointPlan, PlannedOperator
 from tidegate.checkpoint.protocol import (
     Acknowledge,
     CheckpointAbandoned,
@@ -30,6 +31,7 @@ from tidegate.ids import Attempt, CheckpointId, LogInstance, OperatorName, TaskI
 from tidegate.runtime.control import (
     AssignSplits,
     Deploy,
+    Drain,
     TaskEnded,
     TaskFailed,
     TaskRunning,
@@ -107,6 +109,8 @@ class Deployment:
         self._discover_at: dict[OperatorName, float] = {}
         self._coordinator: Coordinator | None = None
         self._has_begun = False
+        self.is_drained = False
+        """Whether its sources were told that their inputs end."""
 
     @property
     def is_settled(self) -> bool:
@@ -145,7 +149,9 @@ class Deployment:
             max_parallelism=self._settings.max_parallelism,
             restored=restored_for(manifest, self._physical, worker) if manifest else (),
             peers=peers,
-            options=self._settings.runtime,
+            options=msgspec.structs.replace(
+                self._settings.runtime, allow_non_restored_state=self._settings.allow_non_restored_state
+            ),
             storage=self._settings.storage,
             last_checkpoint=self._highest,
         )
@@ -172,7 +178,6 @@ class Deployment:
             )
             for node in self._graph.nodes
         )
-        with_sink = {vertex.name for vertex in self._physical.vertices if vertex.operators[-1] in records}
         return CheckpointPlan(
             job=self._graph.job,
             instance=self._instance,
@@ -181,7 +186,6 @@ class Deployment:
             max_parallelism=self._settings.max_parallelism,
             operators=operators,
             tasks=frozenset(self._physical.tasks),
-            sink_tasks=frozenset(task for task in self._physical.tasks if task.vertex in with_sink),
         )
 
     def _vertex_parallelism(self, operator: OperatorName) -> int:
@@ -223,14 +227,15 @@ class Deployment:
         return self._deploy()
 
     def _all_running(self, now: Now) -> list[Outcome]:
-        outcomes: list[Outcome] = [AllTasksRun()]
+        outcomes: list[Outcome] = []
         for name, enumerator in self._enumerators.items():
             if enumerator.needs_discovery:
                 wait = self._undiscovered[name] = Wait(f"the splits of source {name}", now)
                 outcomes += [Discover(self.attempt, name, enumerator.known), wait.next]
             else:
                 outcomes += self._assign(enumerator)
-        return outcomes + self._begin_checkpoints(now)
+        # Last: what the owner asks for now goes to the sources behind the splits that they have been given.
+        return [*outcomes, *self._begin_checkpoints(now), AllTasksRun()]
 
     # -- splits --
 
@@ -284,6 +289,13 @@ class Deployment:
             outcomes.append(Discover(self.attempt, operator, self._enumerators[operator].known))
         return outcomes + self.coordinate(checkpoints.Wake(), now)
 
+    def drain(self, now: Now) -> list[Outcome]:
+        """End every input where it is, once; the checkpoint behind the end is the last."""
+        if self.is_drained:
+            return []
+        self.is_drained = True
+        return [*self.coordinate(checkpoints.Drained(), now), *self._send_to_sources(Drain())]
+
     def coordinate(self, event: checkpoints.Event, now: Now) -> list[Outcome]:
         """Pass an event to the coordinator, and its commands on."""
         if self._coordinator is None:
@@ -293,9 +305,7 @@ class Deployment:
     def _translate(self, command: checkpoints.Command) -> list[Outcome]:
         match command:
             case checkpoints.Trigger(checkpoint):
-                sources = {vertex.name for vertex in self._physical.vertices if not self._physical.inputs(vertex.name)}
-                workers = sorted({task.subtask for task in self._physical.tasks if task.vertex in sources})
-                return [self._send(WorkerIndex(worker), TriggerCheckpoint(checkpoint)) for worker in workers]
+                return self._send_to_sources(TriggerCheckpoint(checkpoint))
             case checkpoints.NotifyCompleted(checkpoint):
                 return self._send_all(CheckpointCompleted(self.attempt, checkpoint))
             case checkpoints.NotifyAbandoned(checkpoint, reason):
@@ -307,6 +317,11 @@ class Deployment:
                 return [WakeAt(at)]
             case _:
                 return [command]
+
+    def _send_to_sources(self, message: ToWorker) -> list[Outcome]:
+        sources = {vertex.name for vertex in self._physical.vertices if not self._physical.inputs(vertex.name)}
+        workers = sorted({task.subtask for task in self._physical.tasks if task.vertex in sources})
+        return [self._send(WorkerIndex(worker), message) for worker in workers]
 
     def _send_all(self, message: ToWorker) -> list[Outcome]:
         return [self._send(worker, message) for worker in sorted(self._addresses)]

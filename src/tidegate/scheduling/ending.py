@@ -19,10 +19,12 @@ class Ending:
         """Whether it may be recorded although leftovers could not be aborted: all that is due is committed."""
         self.failure: Failure | None = None
         """With what the process ends; None is success."""
+        self._is_doubtful = False
 
-    def fails(self, failure: Failure | None) -> None:
-        """Nothing is recorded."""
-        self.failure, self.record = failure, None
+    def fails(self, failure: Failure | None, *, is_doubtful: bool = False) -> None:
+        """Nothing is recorded. is_doubtful: it may be the work of whoever has taken over, though its kind does not
+        say so."""
+        self.failure, self.record, self._is_doubtful = failure, None, is_doubtful
 
     def records(self, record: Body, *, is_certain: bool = True) -> None:
         self.record, self.is_certain = record, is_certain
@@ -30,4 +32,4 @@ class Ending:
     @property
     def must_be_confirmed(self) -> bool:
         """Whether the log is to be read before the failure is told."""
-        return self.failure is not None and self.failure.kind in CONFIRMED_BY_LOG
+        return self.failure is not None and (self._is_doubtful or self.failure.kind in CONFIRMED_BY_LOG)

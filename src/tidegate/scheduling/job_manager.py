@@ -3,8 +3,8 @@
 It owns the ledger of the checkpoint log, the restart policy and, one after another, the deployments. The order that
 makes recovery right:
 
-    read the log → (discard) → start workers → win the takeover → end the old attempt's workers → recover transactions →
-    deploy
+    read the log → (read the savepoint, discard) → start workers → win the takeover → end the old attempt's workers →
+    recover transactions → (import the savepoint, log it) → deploy
 
 and after a failure: end the attempt's workers, wait, start workers, win the next takeover. Nothing is appended while an
 append is undecided. A refused append means that another JobManager runs the job: this one ends its workers and exits.
@@ -17,31 +17,28 @@ import msgspec
 
 from tidegate.checkpoint import coordinator as checkpoints
 from tidegate.checkpoint import recovery
-from tidegate.checkpoint.log import Body, Completed, Created, Discarded, Finished, StoredEntry, Takeover
+from tidegate.checkpoint.log import CleanStop, Completed, Created, Discarded, Finished, Takeover
 from tidegate.checkpoint.loss import explain_loss
 from tidegate.checkpoint.manifest import Manifest
 from tidegate.clock import Now
-from tidegate.errors import RESTARTABLE, Failure, TidegateError, place
+from tidegate.errors import RESTARTABLE, Failure, place
 from tidegate.graph.logical import LogicalGraph
 from tidegate.graph.physical import PhysicalGraph
-from tidegate.ids import Attempt, CheckpointId, WorkerIndex
+from tidegate.ids import Attempt, CheckpointId
 from tidegate.metrics import JobStatus
-from tidegate.runtime.control import StopWorker, WorkerMetrics
+from tidegate.runtime.control import WorkerMetrics
 from tidegate.scheduling import protocol as p
 from tidegate.scheduling import telling
-from tidegate.scheduling.deployment import AllTasksRun, AttemptFailed, Deployment, Outcome, sink_targets
-from tidegate.scheduling.ending import Ending
-from tidegate.scheduling.housekeeping import Housekeeping
-from tidegate.scheduling.job import MOVES, WITH_WORKERS, Phase
-from tidegate.scheduling.ledger import APPEND_RETRY, Ledger
-from tidegate.scheduling.opening import Opening, decide_opening
+from tidegate.scheduling.deployment import AllTasksRun, AttemptFailed, Deployment, Outcome
+from tidegate.scheduling.job import WITH_WORKERS, Phase
+from tidegate.scheduling.life import JobLife
 from tidegate.scheduling.progress import Progress
-from tidegate.scheduling.recovery_run import RecoveryOutcome, RecoveryRun
+from tidegate.scheduling.recovery_run import RecoveryOutcome
 from tidegate.scheduling.restart import RestartPolicy
 from tidegate.scheduling.settings import JobManagerIdentity, JobSettings
 
 
-class JobManager:
+class JobManager(JobLife):
     """`random` gives numbers from 0 to 1, for the jitter of restart delays."""
 
     def __init__(
@@ -52,37 +49,21 @@ class JobManager:
         identity: JobManagerIdentity,
         random: Callable[[], float],
     ) -> None:
-        self._graph = graph
-        self._physical = physical
-        self._sinks = sink_targets(graph)
-        self._settings = settings
-        self._identity = identity
-        self._fingerprint = graph.fingerprint()
+        super().__init__(graph, physical, settings, identity)
         self._restarts = RestartPolicy(settings.restart, random)
         self._progress = Progress(frozenset(n.name for n in graph.sources), frozenset(n.name for n in graph.sinks))
-        self.phase = Phase.READING_LOG
-        self._ledger = Ledger((), graph.job, identity.nonce, identity.new_instance)
-        self._housekeeping = Housekeeping(settings.retained)
-        self._opening = Opening()
-        self._old_takeover: Takeover | None = None
-        """Of the process before this one, until its workers are known to be dead."""
-        self._attempt = Attempt(0)
-        self._highest = CheckpointId(0)
-        self._deployment: Deployment | None = None
-        self._recovery = RecoveryRun(self._sinks, settings)
-        self._resume_at = self._drain_until = math.inf
-        self._ending = Ending()
+        self._drain_until = math.inf
 
     def handle(self, event: p.Event, now: Now) -> list[p.Command]:
         if self.phase is Phase.DONE:
-            return []
+            return self._too_late(event)
         match event:
             case p.Start():
                 return [p.ReadLog()]
             case p.LogRead(stored):
-                if self.phase is Phase.READING_LOG:
-                    return self._open(stored, now)
-                return self._exit(self._ledger.fencing(stored) or self._ending.failure)
+                return self._log_read(stored, now)
+            case p.SavepointRead(_, manifest):
+                return self._savepoint_read(manifest, now)
             case p.AppendWon():
                 return self._append_won(now) if self._ledger.is_undecided else []
             case p.AppendRefused(position, by):
@@ -95,13 +76,15 @@ class JobManager:
                 return self._stop(now)
             case p.CheckpointWanted():
                 return self._deployed(lambda d: d.coordinate(checkpoints.TriggerNow(), now), now)
+            case p.SavepointWanted() | p.StopWithCheckpointWanted() | p.SavepointExported() | p.SavepointNotExported():
+                return self._of_requests(event, now)
             case p.Wake():
                 return self._wake(now)
             case p.CleanedUp():
                 self._housekeeping.cleaned_up(event, self._ledger)
                 return []
             case p.OldWorkersEnded():
-                self._old_takeover = None
+                self._beginning.old_takeover = None
                 return self._recover(now) if self.phase is Phase.ENDING_OLD else []
             case _:
                 return self._of_attempt(event, now) if event.attempt == self._attempt else []
@@ -115,6 +98,9 @@ class JobManager:
                 return self._recovering(self._recovery.answered(run, answer, now), now)
             case p.WorkerDied(_, worker, how):
                 return self._attempt_failed(telling.worker_died(worker, how), now)
+            case p.SavepointImported(_, manifest):
+                importing = self.phase is Phase.IMPORTING and not self._ledger.is_undecided
+                return [self._append(Completed(manifest), now)] if importing else []
             case p.WorkersGone():
                 return self._workers_gone(now)
             case p.Received(_, _, WorkerMetrics() as metrics):
@@ -129,51 +115,17 @@ class JobManager:
         """How the job is, for people."""
         return self._progress.status(self._graph.job, self._attempt, self.phase.value, now.monotonic)
 
-    # -- beginning --
-
-    def _open(self, stored: Sequence[StoredEntry], now: Now) -> list[p.Command]:
-        ledger = self._ledger = Ledger(stored, self._graph.job, self._identity.nonce, self._identity.new_instance)
-        try:
-            opening = self._opening = decide_opening(ledger.view, self._settings, self._graph)
-        except TidegateError as error:
-            return self._exit(error.failure)
-        told: list[p.Command] = [p.Tell("info", note) for note in opening.notes]
-        if opening.is_finished:
-            return told + self._exit(None)
-        self._highest = opening.highest
-        self._attempt = ledger.view.attempt
-        self._old_takeover = ledger.view.takeover
-        if ledger.view.instance is None:
-            return [*told, *self._move(Phase.CREATING_LOG), self._append(Created(), now)]
-        if opening.discards:
-            reason = f"--from-checkpoint {self._settings.from_checkpoint}"
-            return [*told, *self._move(Phase.DISCARDING), self._append(Discarded(opening.discards, reason), now)]
-        return told + self._spawn()
-
-    def _spawn(self) -> list[p.Command]:
-        self._attempt = Attempt(self._attempt + 1)
-        self._deployment = Deployment(
-            self._graph, self._physical, self._settings, self._ledger.instance, self._attempt, self._fingerprint
-        )
-        return [*self._move(Phase.SPAWNING), p.SpawnWorkers(self._attempt, self._physical.workers)]
+    # -- taking over --
 
     def _take_over(self, event: p.WorkersSpawned, now: Now) -> list[p.Command]:
-        who, opening = self._identity, self._opening
-        fresh = opening.is_fresh and self._ledger.own_attempt is None
-        takeover = Takeover(
-            who.host, who.process, event.processes, event.control_address, opening.options, fresh, self._sinks
-        )
-        return [*self._move(Phase.TAKING_OVER), self._append(takeover, now)]
+        return [*self._move(Phase.TAKING_OVER), self._append(self._beginning.takeover(event), now)]
 
     def _took_over(self, now: Now) -> list[p.Command]:
-        if self._old_takeover is None:
+        if self._beginning.old_takeover is None:
             return self._recover(now)
-        return [*self._move(Phase.ENDING_OLD), p.EndOldWorkers(self._old_takeover)]
+        return [*self._move(Phase.ENDING_OLD), p.EndOldWorkers(self._beginning.old_takeover)]
 
     # -- the log --
-
-    def _append(self, body: Body, now: Now) -> p.Command:
-        return self._ledger.append(body, self._attempt, now)
 
     def _append_won(self, now: Now) -> list[p.Command]:
         entry = self._ledger.won()
@@ -184,22 +136,31 @@ class JobManager:
                 return self._took_over(now) if self.phase is Phase.TAKING_OVER else self._wake(now)
             case Completed(manifest):
                 return self._completed(manifest, now)
+            case CleanStop(_, False):
+                removed = self._housekeeping.after_checkpoint((), self._ledger)
+                return removed + self._leave_savepoints_time()
             case _:
-                return self._exit(self._ending.failure)
+                return self._leave_savepoints_time()
 
     def _completed(self, manifest: Manifest, now: Now) -> list[p.Command]:
         self._highest = max(self._highest, manifest.checkpoint)
         self._progress.completed(manifest, now.monotonic)
-        told = telling.completed(manifest)
-        if self.phase in (Phase.RUNNING, Phase.DRAINING):
-            return [told, *self._deployed(lambda d: d.coordinate(checkpoints.AppendWon(), now), now)]
-        # Its attempt is over, but it is complete all the same: the next attempt restores it.
-        return [told, *self._wake(now)]
+        imported = self._ledger.view.origin is not None and len(self._ledger.view.completed) == 1
+        told: list[p.Command] = [telling.imported(manifest) if imported else telling.completed(manifest)]
+        told += self._beginning.drop_claimed() if imported else []
+        match self.phase:
+            case Phase.IMPORTING:
+                return told + self._deploy(now)
+            case Phase.RUNNING | Phase.DRAINING:
+                return told + self._deployed(lambda d: d.coordinate(checkpoints.AppendWon(), now), now)
+            case _:
+                # Its attempt is over, but it is complete all the same: the next attempt restores it.
+                return told + self._wake(now)
 
     # -- recovery --
 
     def _recover(self, now: Now) -> list[p.Command]:
-        begun = self._recovery.before_deploying(self._ledger, self._attempt, now)
+        begun = self._recovery.before_deploying(self._ledger, self._beginning.savepoint, self._attempt, now)
         return self._move(Phase.RECOVERING) + self._recovering(begun, now)
 
     def _recovering(self, outcomes: Sequence[RecoveryOutcome], now: Now) -> list[p.Command]:
@@ -218,16 +179,23 @@ class JobManager:
         told: list[p.Command] = [*telling.recovered(done, self._ledger.view.manifests)]
         match self.phase:
             case Phase.RECOVERING:
-                moved = [
-                    *told,
-                    *self._move(Phase.DEPLOYING),
-                    *self._housekeeping.of_attempts_before(self._attempt, self._ledger),
-                ]
-                return moved + self._deployed(lambda d: d.recovered(self._ledger.restorable, self._highest), now)
+                told += self._housekeeping.of_attempts_before(self._attempt, self._ledger)
+                return told + (self._deploy(now) if self._ledger.view.unimported is None else self._import())
             case Phase.SETTLING:
                 return [*told, *self._housekeeping.of_own_attempts(self._ledger), *self._record_end(now)]
             case _:
                 return told
+
+    def _import(self) -> list[p.Command]:
+        origin = self._ledger.view.unimported
+        assert origin is not None, "there is nothing to import"
+        checkpoint, inline = CheckpointId(self._highest + 1), self._settings.runtime.state_in_job_manager
+        wanted = p.ImportSavepoint(origin, self._attempt, checkpoint, self._ledger.instance, inline)
+        return [*self._move(Phase.IMPORTING), wanted]
+
+    def _deploy(self, now: Now) -> list[p.Command]:
+        restored, highest = self._ledger.restorable, self._highest
+        return self._move(Phase.DEPLOYING) + self._deployed(lambda d: d.recovered(restored, highest), now)
 
     def _recovery_failed(self, failure: Failure, now: Now) -> list[p.Command]:
         if self.phase is Phase.RECOVERING:
@@ -256,20 +224,25 @@ class JobManager:
                 return self._attempt_failed(failure, now)
             case AllTasksRun():
                 self._restarts.on_running(now.monotonic)
-                return self._move(Phase.RUNNING)
+                return self._move(Phase.RUNNING) + self._ask_for_checkpoint(now)
             case checkpoints.AppendManifest(manifest):
                 return [self._append(Completed(manifest), now)]
-            case checkpoints.CheckpointSettled(_, files):
-                return self._settled(files, now)
+            case checkpoints.CheckpointSettled():
+                return self._settled(outcome, now)
             case checkpoints.AllCommitted(checkpoint, files):
-                return self._housekeeping.after_checkpoint(files, self._ledger) + self._close(Finished(checkpoint))
+                served = self._serve(is_last=True)
+                cleaned = self._housekeeping.after_checkpoint(files, self._ledger)
+                return served + cleaned + self._close(Finished(checkpoint))
             case _:
                 return [outcome]
 
-    def _settled(self, files: Sequence[str], now: Now) -> list[p.Command]:
-        commands: list[p.Command] = [*self._housekeeping.after_checkpoint(files, self._ledger)]
+    def _settled(self, settled: checkpoints.CheckpointSettled, now: Now) -> list[p.Command]:
+        commands = self._serve(is_last=settled.is_last)
+        commands += self._housekeeping.after_checkpoint(settled.files, self._ledger)
         if self.phase is Phase.DRAINING:
-            return commands + self._close(self._ledger.clean_stop)
+            return commands + self._close_cleanly()
+        if self._requests.is_stopping:
+            return commands + self._stop_if_due(now)
         if self._attempt > 1 and not self._recovery.is_under_way:
             # A process of an earlier attempt may have woken up since and opened a transaction.
             swept = self._recovery.sweep(self._ledger, self._attempt, self._attempt, now)
@@ -277,14 +250,18 @@ class JobManager:
         return commands
 
     def _step_failed(self, failure: Failure, now: Now) -> list[p.Command]:
-        if self._must_confirm:
-            self._resume_at = now.monotonic + APPEND_RETRY
-            return [p.WakeAt(self._resume_at)]
+        if self._is_confirming:
+            return self._unconfirmed(now)
         if self._ledger.is_undecided:
             # It was the append: refused outright, it would be again, and nothing goes on without it.
             return self._end_with(failure)
         if self.phase is Phase.READING_LOG:
             return self._exit(failure)
+        if self.phase is Phase.READING_SAVEPOINT:
+            return self._savepoint_unread(failure)
+        if self.phase is Phase.IMPORTING and failure.kind not in RESTARTABLE:
+            # Whoever took over meanwhile may have been the one to remove it.
+            return self._end_with(failure, is_doubtful=True)
         return self._attempt_failed(failure, now)
 
     def _attempt_failed(self, failure: Failure, now: Now) -> list[p.Command]:
@@ -297,9 +274,13 @@ class JobManager:
         # A loss that is accepted is given up by the next attempt's recovery.
         if failure.kind not in RESTARTABLE and not (failure.transaction and self._settings.accept_lost):
             return self._end_with(failure)
-        delay = self._restarts.on_failure(now.monotonic)
         if self.phase is Phase.DRAINING:
             return [telling.failed_while_stopping(failure), *self._end_with(None)]
+        if self._requests.is_stopping:
+            # Its last checkpoint is complete and committed: nothing is to be repeated.
+            self._resume_at = now.monotonic
+            return [telling.failed_while_stopping(failure), *self._leave(Phase.FAILING, 0.0)]
+        delay = self._restarts.on_failure(now.monotonic)
         if delay is None:
             return self._end_with(failure)
         self._resume_at = now.monotonic + delay
@@ -315,9 +296,57 @@ class JobManager:
                 swept = self._recovery.sweep(self._ledger, Attempt(self._attempt + 1), self._attempt, now)
                 return self._move(Phase.SETTLING) + self._recovering(swept, now)
             case Phase.CLOSING:
-                return [p.ReadLog()] if self._must_confirm else self._exit(self._ending.failure)
+                return self._confirm() if self._must_confirm else self._exit(self._ending.failure)
             case _:
                 return []
+
+    # -- requests --
+
+    def _of_requests(
+        self,
+        event: p.SavepointWanted | p.StopWithCheckpointWanted | p.SavepointExported | p.SavepointNotExported,
+        now: Now,
+    ) -> list[p.Command]:
+        match event:
+            case p.SavepointWanted() | p.StopWithCheckpointWanted():
+                deadline = now.monotonic + self._settings.stop_patience
+                return self._requests.asked(event, self._newest, deadline) + self._ask_for_checkpoint(now)
+            case p.SavepointExported() | p.SavepointNotExported():
+                return self._exported(event, now)
+
+    def _ask_for_checkpoint(self, now: Now) -> list[p.Command]:
+        """Now that the job runs, or as soon as it does."""
+        if self.phase is not Phase.RUNNING or not self._requests.wants_checkpoint:
+            return []
+        if self._requests.wants_drain:
+            return self._deployed(lambda d: d.drain(now), now)
+        wish = checkpoints.TakeLast() if self._requests.wants_stop else checkpoints.TriggerNow()
+        return self._deployed(lambda d: d.coordinate(wish, now), now)
+
+    def _serve(self, *, is_last: bool) -> list[p.Command]:
+        manifest = self._ledger.restorable
+        assert manifest is not None, "a checkpoint has settled that is not in the log"
+        return self._requests.settled(manifest, is_last=is_last)
+
+    def _exported(self, answer: p.SavepointExported | p.SavepointNotExported, now: Now) -> list[p.Command]:
+        was_stopping = self._requests.is_stopping
+        commands = self._requests.exported(answer, self._ledger)
+        if self.phase is Phase.EXPORTING:
+            return commands + self._leave_savepoints_time()
+        if was_stopping and not self._requests.is_stopping:
+            commands += self._deployed(lambda d: d.coordinate(checkpoints.GoOn(), now), now)
+        return commands + (self._wake(now) if self.phase is Phase.WAITING else self._stop_if_due(now))
+
+    def _stop_if_due(self, now: Now) -> list[p.Command]:
+        can_stop = self.phase in (Phase.RUNNING, Phase.WAITING) and not self._ledger.is_undecided
+        return self._stop(now) if can_stop and self._requests.is_stop_due else []
+
+    def _overdue(self, now: Now) -> list[p.Command]:
+        if self._deployment is not None and self._deployment.is_drained:
+            # There is no way back but by a failure.
+            return []
+        refused = self._requests.overdue(now.monotonic)
+        return refused + self._deployed(lambda d: d.coordinate(checkpoints.GoOn(), now), now) if refused else []
 
     # -- time --
 
@@ -325,16 +354,18 @@ class JobManager:
         again = self._ledger.due(now)
         commands: list[p.Command] = [again] if again is not None else []
         commands += self._recovering(self._recovery.wake(now), now)
+        commands += self._overdue(now)
         match self.phase:
+            case Phase.WAITING if self._requests.is_stopping:
+                commands += self._stop_if_due(now)
             case Phase.WAITING if not self._ledger.is_undecided and now.monotonic >= self._resume_at:
                 commands += self._spawn()
             case Phase.DRAINING if now.monotonic >= self._drain_until:
                 commands += [telling.not_confirmed_in_time(), *self._end_with(None)]
             case Phase.RUNNING | Phase.DRAINING | Phase.DEPLOYING:
                 commands += self._deployed(lambda d: d.wake(now), now)
-            case Phase.CLOSING if self._must_confirm and now.monotonic >= self._resume_at:
-                self._resume_at = math.inf
-                commands.append(p.ReadLog())
+            case Phase.CLOSING if self._is_confirming and now.monotonic >= self._resume_at:
+                commands += self._confirm()
         return commands
 
     # -- ending --
@@ -348,51 +379,11 @@ class JobManager:
         stop = checkpoints.StopTriggering()
         commands = self._move(Phase.DRAINING) + self._deployed(lambda d: d.coordinate(stop, now), now)
         is_settled = self._deployment is not None and self._deployment.is_settled
-        return [*commands, *(self._close(self._ledger.clean_stop) if is_settled else [p.WakeAt(self._drain_until)])]
+        return [*commands, *(self._close_cleanly() if is_settled else [p.WakeAt(self._drain_until)])]
 
     def _settle_failed_attempt(self, own: Attempt, now: Now) -> list[p.Command]:
         """Nothing runs, but attempt `own` left transactions: commit what is due and abort the rest, as the next would.
         Not those of an attempt whose takeover was not won: that number may be another JobManager's."""
-        self._ending.records(self._ledger.clean_stop, is_certain=False)
+        self._ending.records(self._ledger.clean_stop(keeps=True), is_certain=False)
         begun = self._recovery.as_the_next(self._ledger, own, self._attempt, now)
         return self._move(Phase.SETTLING) + self._recovering(begun, now)
-
-    def _close(self, end: Body) -> list[p.Command]:
-        """Every commit is confirmed: end the workers, then abort what is open, then record it."""
-        self._ending.records(end)
-        asked = [p.SendToWorker(self._attempt, WorkerIndex(i), StopWorker()) for i in range(self._physical.workers)]
-        return [*asked, *self._leave(Phase.CLOSING, self._settings.stop_grace)]
-
-    def _record_end(self, now: Now) -> list[p.Command]:
-        assert self._ending.record is not None
-        return [*self._move(Phase.RECORDING_END), self._append(self._ending.record, now)]
-
-    @property
-    def _must_confirm(self) -> bool:
-        return self.phase is Phase.CLOSING and self._ending.must_be_confirmed
-
-    def _end_with(self, failure: Failure | None) -> list[p.Command]:
-        """End the workers, if there are any, and exit."""
-        self._ending.fails(failure)
-        self._resume_at = math.inf
-        if self.phase in WITH_WORKERS:
-            return self._leave(Phase.CLOSING, 0.0)
-        if self.phase is Phase.FAILING:
-            # Its workers are being ended already; only what follows has changed.
-            return self._move(Phase.CLOSING)
-        return [] if self.phase is Phase.CLOSING else self._exit(failure)
-
-    def _leave(self, phase: Phase, grace: float) -> list[p.Command]:
-        if self._deployment is not None:
-            self._highest = max(self._highest, self._deployment.highest_checkpoint)
-        self._deployment = None
-        self._recovery.drop()
-        return [*self._move(phase), p.EndWorkers(self._attempt, grace)]
-
-    def _exit(self, failure: Failure | None) -> list[p.Command]:
-        return [*self._move(Phase.DONE), p.Exit(failure)]
-
-    def _move(self, phase: Phase) -> list[p.Command]:
-        assert phase in MOVES[self.phase], f"{self.phase} -> {phase}"
-        self.phase = phase
-        return []

@@ -62,17 +62,17 @@ class Ledger:
         own = [e for e in self._stored if isinstance(e, Entry) and e.nonce == nonce and isinstance(e.body, Takeover)]
         return own[-1].attempt if own else None
 
-    @property
-    def clean_stop(self) -> CleanStop:
+    def clean_stop(self, *, keeps: bool) -> CleanStop:
         """What a stop records that leaves nothing uncommitted and nothing open."""
-        return CleanStop(self.restorable.checkpoint if self.restorable else CheckpointId(0))
+        return CleanStop(self.restorable.checkpoint if self.restorable else CheckpointId(0), keeps)
 
     @property
     def begins_fresh(self) -> bool:
         """Whether the newest fresh start has completed nothing yet. Until then whoever takes over aborts what other
-        logs left open: the process that was asked to may have died before it did."""
-        bodies = [e.body for e in self.view.entries if isinstance(e, Entry)]
-        return not self.view.completed and any(isinstance(body, Takeover) and body.fresh for body in bodies)
+        logs left open: the process that was asked to may have died before it did. Who begins from a savepoint was not
+        asked to: the job that wrote it may still run."""
+        body = self.view.beginning.body if self.view.beginning else None
+        return not self.view.completed and isinstance(body, Takeover) and body.savepoint is None
 
     def successor(self, stored: Sequence[StoredEntry]) -> StoredEntry | None:
         """The newest entry of `stored`, read just now, if it is another process's: then that one runs the job."""
@@ -83,6 +83,11 @@ class Ledger:
         """What is said when `stored`, the log as it is now, shows that somebody else has taken over."""
         other = self.successor(stored)
         return None if other is None else self.refused(other.position, other)
+
+    def overtaking(self, stored: Sequence[StoredEntry]) -> Failure | None:
+        """What is said when `stored`, the log as it is now, has more than was read at first."""
+        newer = next((e for e in stored if e.position >= self.view.next_position), None)
+        return None if newer is None else self.refused(newer.position, newer)
 
     def refused(self, position: LogPosition, by: StoredEntry | None) -> Failure:
         """What is said when another process has written where this one wanted to."""

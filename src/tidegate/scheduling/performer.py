@@ -27,10 +27,14 @@ from tidegate.runtime.control import ToWorker
 from tidegate.runtime.ports import Executor
 from tidegate.scheduling import protocol as p
 from tidegate.scheduling.job_manager import JobManager
+from tidegate.scheduling.savepoint_work import SavepointPlaces, SavepointWork
 
+_OnSavepoints = p.ExportSavepoint | p.ReadSavepoint | p.ImportSavepoint | p.DropSavepoint
 LOG_LANE = "log"
 SINK_LANE = "sinks"
 CLEAN_UP_LANE = "clean-up"
+SAVEPOINT_LANE = "savepoints"
+"""Copying state takes long: neither the log nor recovery may wait for it."""
 FAILED = "failed"
 """The state of a job that has ended so, where others are `done`."""
 
@@ -55,6 +59,10 @@ class Cluster(Protocol):
         ...
 
 
+def nobody_asked(reply: p.Reply) -> None:
+    """Where no request can come from, no reply is for anybody."""
+
+
 class JobManagerPerformer:
     """One JobManager process without its loop: whoever owns the loop calls `start`, `deliver`, and `wake` when it is
     time."""
@@ -68,6 +76,8 @@ class JobManagerPerformer:
         executor: Executor,
         clock: Clock,
         reporter: Reporter,
+        replies: Callable[[p.Reply], None] = nobody_asked,
+        places: SavepointPlaces | None = None,
     ) -> None:
         self.manager = manager
         self._graph = graph
@@ -76,6 +86,8 @@ class JobManagerPerformer:
         self._executor = executor
         self._clock = clock
         self._reporter = reporter
+        self._replies = replies
+        self._savepoints = SavepointWork(store, places or SavepointPlaces())
         self._recoveries: dict[str, TransactionRecovery] = {}
         self._wakes: list[float] = []
         self._clean_ups = 0
@@ -127,8 +139,12 @@ class JobManagerPerformer:
                 self._wakes.append(at)
             case p.Tell(level, text, fields):
                 self._reporter.event(level, text, **fields)
+            case p.Reply():
+                self._replies(command)
             case p.Exit(failure):
                 self.is_done, self.failure = True, failure
+            case p.ExportSavepoint() | p.ReadSavepoint() | p.ImportSavepoint() | p.DropSavepoint():
+                self._submit_savepoint(command)
             case _:
                 self._submit(command)
 
@@ -158,6 +174,33 @@ class JobManagerPerformer:
             case p.CleanUp() | p.CleanUpOrphans():
                 self._clean_ups += 1
                 self._executor.submit(CLEAN_UP_LANE, lambda: self._clean_up(command), self._cleaned_up)
+
+    def _submit_savepoint(self, command: _OnSavepoints) -> None:
+        match command:
+            case p.ExportSavepoint(manifest, path):
+                self._ask(
+                    SAVEPOINT_LANE,
+                    lambda: self._savepoints.export(manifest, path),
+                    lambda written: p.SavepointExported(manifest.checkpoint, path, written),
+                    lambda failure: p.SavepointNotExported(manifest.checkpoint, path, failure),
+                )
+            case p.ReadSavepoint(path):
+                self._ask(
+                    SAVEPOINT_LANE,
+                    lambda: self._savepoints.read(path),
+                    lambda manifest: p.SavepointRead(path, manifest),
+                    p.StepFailed,
+                )
+            case p.ImportSavepoint(_, attempt):
+                self._ask(
+                    SAVEPOINT_LANE,
+                    lambda: self._savepoints.take_in(command),
+                    lambda manifest: p.SavepointImported(attempt, manifest),
+                    p.StepFailed,
+                )
+            case p.DropSavepoint(origin):
+                self._clean_ups += 1
+                self._executor.submit(SAVEPOINT_LANE, lambda: self._savepoints.drop(origin), self._dropped)
 
     def _ask(
         self,
@@ -238,11 +281,17 @@ class JobManagerPerformer:
                 return p.CleanedUp()
 
     def _cleaned_up(self, event: p.CleanedUp | None, error: BaseException | None) -> None:
-        self._clean_ups -= 1
-        if error is not None:
-            self._reporter.event("warning", f"old checkpoints could not be removed: {failure_of(error).message}")
+        self._removed("old checkpoints", error)
         if event is not None:
             self.deliver(event)
+
+    def _dropped(self, _: None, error: BaseException | None) -> None:
+        self._removed("the claimed savepoint", error)
+
+    def _removed(self, what: str, error: BaseException | None) -> None:
+        self._clean_ups -= 1
+        if error is not None:
+            self._reporter.event("warning", f"{what} could not be removed: {failure_of(error).message}")
 
     def close(self) -> None:
         for sink in self._recoveries.values():

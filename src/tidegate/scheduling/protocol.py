@@ -8,10 +8,11 @@ ignored.
 import msgspec
 
 from tidegate.checkpoint import recovery
-from tidegate.checkpoint.log import Entry, ProcessRecord, StoredEntry, Takeover
+from tidegate.checkpoint.log import Entry, ProcessRecord, SavepointOrigin, StoredEntry, Takeover
+from tidegate.checkpoint.manifest import Manifest
 from tidegate.checkpoint.protocol import SplitState
 from tidegate.errors import Failure
-from tidegate.ids import Attempt, LogPosition, OperatorName, WorkerIndex
+from tidegate.ids import Attempt, CheckpointId, LogInstance, LogPosition, OperatorName, WorkerIndex
 from tidegate.metrics import Level
 from tidegate.runtime.control import ToJobManager, ToWorker
 
@@ -119,6 +120,53 @@ class StopWanted(msgspec.Struct, frozen=True):
     """Ctrl-C, SIGTERM: end cleanly."""
 
 
+class SavepointWanted(msgspec.Struct, frozen=True):
+    """Somebody asks for a savepoint; answered with `Reply`."""
+
+    request: str
+    """Tells it from others."""
+    path: str | None
+    """Folder or URL that must not hold anything yet; None: a new one under the job's `savepoints/`."""
+
+
+class StopWithCheckpointWanted(msgspec.Struct, frozen=True):
+    """Somebody asks for an end with a last checkpoint; answered with `Reply` before the end."""
+
+    request: str
+    savepoint: bool
+    """Whether it is exported."""
+    path: str | None
+    """Of the savepoint, as above."""
+    drain: bool
+    """The inputs end here: every operator does what it does at the end of input, before the last checkpoint."""
+
+
+class SavepointExported(msgspec.Struct, frozen=True):
+    checkpoint: CheckpointId
+    path: str | None
+    """As it was asked for."""
+    written: str
+    """Where it is."""
+
+
+class SavepointNotExported(msgspec.Struct, frozen=True):
+    checkpoint: CheckpointId
+    path: str | None
+    failure: Failure
+
+
+class SavepointRead(msgspec.Struct, frozen=True):
+    path: str
+    manifest: Manifest
+
+
+class SavepointImported(msgspec.Struct, frozen=True):
+    """Its state is in the job's folder, under the names of `manifest`."""
+
+    attempt: Attempt
+    manifest: Manifest
+
+
 class Wake(msgspec.Struct, frozen=True):
     """The time of a `WakeAt` has come. Too many do nothing."""
 
@@ -140,6 +188,12 @@ Event = (
     | CleanedUp
     | StepFailed
     | CheckpointWanted
+    | SavepointWanted
+    | StopWithCheckpointWanted
+    | SavepointExported
+    | SavepointNotExported
+    | SavepointRead
+    | SavepointImported
     | StopWanted
     | Wake
 )
@@ -215,6 +269,46 @@ class CleanUpOrphans(msgspec.Struct, frozen=True):
     keep: frozenset[str]
 
 
+class ExportSavepoint(msgspec.Struct, frozen=True):
+    """Write a completed and committed checkpoint as a savepoint. → SavepointExported, SavepointNotExported"""
+
+    manifest: Manifest
+    path: str | None
+
+
+class ReadSavepoint(msgspec.Struct, frozen=True):
+    """→ SavepointRead, StepFailed"""
+
+    path: str
+
+
+class ImportSavepoint(msgspec.Struct, frozen=True):
+    """Copy the state of the savepoint into the job's folder, as checkpoint `checkpoint` of `attempt`, if it still is
+    this one. → SavepointImported, StepFailed"""
+
+    origin: SavepointOrigin
+    attempt: Attempt
+    checkpoint: CheckpointId
+    instance: LogInstance
+    inline: bool
+    """Into the manifest instead of files: where workers cannot read what the JobManager stores."""
+
+
+class DropSavepoint(msgspec.Struct, frozen=True):
+    """The savepoint was claimed and is not needed any more: remove it, if it still is this one. No answer."""
+
+    origin: SavepointOrigin
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """To whoever made `request`: how it ended. Exactly one of `text` and `failure` is there."""
+
+    request: str
+    text: str = ""
+    """A savepoint's path; '' where there is nothing to say but that it is done."""
+    failure: Failure | None = None
+
+
 class WakeAt(msgspec.Struct, frozen=True):
     """→ Wake, at this monotonic time or soon after."""
 
@@ -246,6 +340,11 @@ Command = (
     | Recover
     | CleanUp
     | CleanUpOrphans
+    | ExportSavepoint
+    | ReadSavepoint
+    | ImportSavepoint
+    | DropSavepoint
+    | Reply
     | WakeAt
     | Tell
     | Exit

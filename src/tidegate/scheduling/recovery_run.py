@@ -6,12 +6,14 @@ the next recovery. While an external system does not answer, that is told.
 
 from collections.abc import Sequence
 
+import msgspec
+
 from tidegate.checkpoint import recovery
-from tidegate.checkpoint.manifest import SinkTarget
+from tidegate.checkpoint.manifest import Manifest, SinkTarget
 from tidegate.checkpoint.protocol import Retry
 from tidegate.checkpoint.recovery import RecoveryPlan
 from tidegate.clock import Now
-from tidegate.ids import Attempt
+from tidegate.ids import Attempt, JobName
 from tidegate.scheduling.ledger import Ledger
 from tidegate.scheduling.protocol import Recover, Tell, WakeAt
 from tidegate.scheduling.settings import JobSettings
@@ -24,7 +26,8 @@ RecoveryOutcome = Recover | WakeAt | Tell | recovery.Done | recovery.Failed
 class RecoveryRun:
     """At most one recovery, and how many there have been. `sinks`: the program's."""
 
-    def __init__(self, sinks: Sequence[SinkTarget], settings: JobSettings) -> None:
+    def __init__(self, job: JobName, sinks: Sequence[SinkTarget], settings: JobSettings) -> None:
+        self._job = job
         self._sinks = tuple(sinks)
         self._settings = settings
         self._recovery: recovery.Recovery | None = None
@@ -38,9 +41,15 @@ class RecoveryRun:
 
     # -- beginning --
 
-    def before_deploying(self, ledger: Ledger, attempt: Attempt, now: Now) -> list[RecoveryOutcome]:
-        """Commit what the newest checkpoint names, abort what is open besides; first see whether the sinks will do."""
-        return self._begin(self._settling(ledger, attempt, self._settings.needed_timeout), attempt, now)
+    def before_deploying(
+        self, ledger: Ledger, savepoint: Manifest | None, attempt: Attempt, now: Now
+    ) -> list[RecoveryOutcome]:
+        """Commit what the newest checkpoint names, abort what is open besides; first see whether the sinks will do.
+        savepoint: what the attempt begins from while the log has no checkpoint: it tells of sinks and prefixes, too."""
+        plan = self._settling(ledger, attempt, self._settings.needed_timeout)
+        if plan.manifest is None and savepoint is not None and savepoint.job == self._job:
+            plan = msgspec.structs.replace(plan, manifest=savepoint, is_settled=True)
+        return self._begin(plan, attempt, now)
 
     def as_the_next(self, ledger: Ledger, own: Attempt, present: Attempt, now: Now) -> list[RecoveryOutcome]:
         """What the attempt behind `own` would do before deploying, when there is to be none."""

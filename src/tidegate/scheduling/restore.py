@@ -1,65 +1,91 @@
 """From a manifest to what is deployed: whether this program can go on from that checkpoint, and what each worker
 restores. Pure."""
 
+import msgspec
+
 from tidegate.checkpoint.manifest import Manifest, OperatorRecord
-from tidegate.checkpoint.protocol import OperatorSnapshot
+from tidegate.checkpoint.protocol import StateHandle, StateInfo
 from tidegate.errors import InvalidError
 from tidegate.graph.logical import LogicalGraph, LogicalNode
 from tidegate.graph.physical import PhysicalGraph
 from tidegate.ids import OperatorName, SubtaskIndex, WorkerIndex
 from tidegate.runtime.control import RestoredOperator
+from tidegate.scheduling.settings import JobSettings
+from tidegate.serializers import check_evolution
 from tidegate.state.key_groups import groups_of
 
-_GO_BACK = "Run the program that wrote the checkpoint, or start with --fresh to begin without state."
+_GO_BACK = (
+    "Run the program that wrote it, give --allow-non-restored-state to drop what it has no place for, or start with "
+    "--fresh to begin without state."
+)
 
 
-def check_restorable(manifest: Manifest, graph: LogicalGraph, max_parallelism: int) -> None:
-    """Raise InvalidError when `graph` cannot go on from `manifest`: max parallelism, states or sources that are gone,
-    states of another kind. Whether values fit is found where they are restored, before the first record. Each message
-    names the thing, what was stored and what the program has."""
-    what = f"checkpoint {manifest.checkpoint}"
-    if manifest.max_parallelism != max_parallelism:
+def check_restorable(
+    manifest: Manifest, graph: LogicalGraph, settings: JobSettings, what: str | None = None
+) -> tuple[str, ...]:
+    """What of `manifest` the program leaves behind, each in a sentence: nothing, unless `allow_non_restored_state`.
+
+    Raises InvalidError when `graph` cannot go on from it: max parallelism, states or sources that are gone, states of
+    another kind or of types that their values cannot be read under. Each message names the thing, what was stored and
+    what the program has. what: how people call the manifest; None: 'checkpoint 7'.
+    """
+    what = what or f"checkpoint {manifest.checkpoint}"
+    if manifest.max_parallelism != settings.max_parallelism:
         raise InvalidError(
-            f"{what} was written with max_parallelism {manifest.max_parallelism}, the job now has {max_parallelism}",
+            f"{what} was written with max_parallelism {manifest.max_parallelism}, the job now has "
+            f"{settings.max_parallelism}",
             remedy=f"Set max_parallelism to {manifest.max_parallelism}: keys were given to groups by it.",
         )
     nodes = {node.name: node for node in graph.nodes}
+    left = [text for record in manifest.operators for text in _left_behind(record, nodes.get(record.name), what)]
+    if left and not settings.allow_non_restored_state:
+        raise InvalidError("; ".join(left), remedy=_GO_BACK)
     for record in manifest.operators:
-        node = nodes.get(record.name)
-        if node is None:
-            _check_nothing_is_left(record, what)
-        else:
-            _check_operator(record, node, what)
+        if record.name in nodes:
+            _check_operator(record, nodes[record.name], what)
+    return tuple(f"{text}: dropped" for text in left)
 
 
-def _check_nothing_is_left(record: OperatorRecord, what: str) -> None:
-    if record.splits or any(snapshot.states for snapshot in record.snapshots):
+def _left_behind(record: OperatorRecord, node: LogicalNode | None, what: str) -> list[str]:
+    """What the program has no place for."""
+    stored = _stored_states(record)
+    if node is None:
+        if not record.splits and not stored:
+            return []
         kind = "source" if record.splits else "operator"
-        raise InvalidError(
-            f"{what} has state of the {kind} {record.name!r}, which the program does not have", remedy=_GO_BACK
-        )
+        return [f"{what} has state of the {kind} {record.name!r}, which the program does not have"]
+    left = []
+    if record.splits and node.source is None:
+        left.append(f"{what} has {record.name!r} as a source, the program as {node.kind}")
+    declared = {state.name for state in node.states}
+    return left + [
+        f"{what} has state {name!r} of operator {record.name!r}, which the program does not declare"
+        for name in stored
+        if name not in declared
+    ]
+
+
+def _stored_states(record: OperatorRecord) -> dict[str, StateInfo]:
+    """Every state by name, with keys or without."""
+    return {
+        state.name: state for snapshot in record.snapshots for state in (*snapshot.states, *snapshot.operator_states)
+    }
 
 
 def _check_operator(record: OperatorRecord, node: LogicalNode, what: str) -> None:
-    if record.splits and node.source is None:
-        raise InvalidError(f"{what} has {record.name!r} as a source, the program as {node.kind}", remedy=_GO_BACK)
     if node.source is not None and record.splits:
         _check_bounds(record, node.source.bounded, what)
-    now = {state.name: state for state in node.states}
-    for snapshot in record.snapshots:
-        for state in snapshot.states:
-            declared = now.get(state.name)
-            if declared is None:
-                raise InvalidError(
-                    f"{what} has state {state.name!r} of operator {record.name!r}, which the program does not declare",
-                    remedy=_GO_BACK,
-                )
-            if declared.kind != state.kind:
-                raise InvalidError(
-                    f"state {state.name!r} of operator {record.name!r} is a {state.kind} state in {what}, "
-                    f"and a {declared.kind} state in the program",
-                    remedy=_GO_BACK,
-                )
+    declared = {state.name: state for state in node.states}
+    for name, stored in _stored_states(record).items():
+        if name not in declared:
+            continue
+        if declared[name].kind != stored.kind:
+            raise InvalidError(
+                f"state {name!r} of operator {record.name!r} is a {stored.kind} state in {what}, "
+                f"and a {declared[name].kind} state in the program",
+                remedy="Declare it as it was, or give the new state another name.",
+            )
+        check_evolution(stored, declared[name], f"operator {record.name} in {what}")
 
 
 def _check_bounds(record: OperatorRecord, is_bounded: bool, what: str) -> None:
@@ -75,7 +101,8 @@ def _check_bounds(record: OperatorRecord, is_bounded: bool, what: str) -> None:
 
 
 def restored_for(manifest: Manifest, physical: PhysicalGraph, worker: WorkerIndex) -> tuple[RestoredOperator, ...]:
-    """What the tasks of one worker restore: of each operator, the snapshots with handles that touch its key groups."""
+    """What the tasks of one worker restore: of each operator, all subtasks' snapshots in order, with the handles of its
+    own key groups, each of which then stands for these groups alone."""
     return tuple(
         _restored(record, physical.vertex(vertex.name).parallelism, physical.max_parallelism, worker)
         for vertex in physical.vertices
@@ -87,14 +114,20 @@ def restored_for(manifest: Manifest, physical: PhysicalGraph, worker: WorkerInde
 
 def _restored(record: OperatorRecord, parallelism: int, max_parallelism: int, worker: WorkerIndex) -> RestoredOperator:
     groups = groups_of(SubtaskIndex(worker), parallelism, max_parallelism)
-    kept = []
-    for snapshot in record.snapshots:
-        handles = tuple(h for h in snapshot.handles if h.first_group < groups.stop and h.last_group >= groups.start)
-        if handles:
-            kept.append(OperatorSnapshot(record.name, snapshot.ended, snapshot.key_type, snapshot.states, handles))
-    return RestoredOperator(OperatorName(record.name), record.ended, tuple(kept))
+    kept = tuple(
+        msgspec.structs.replace(snapshot, handles=_clipped(snapshot.handles, groups), splits=(), pending=())
+        for snapshot in record.snapshots
+    )
+    return RestoredOperator(OperatorName(record.name), record.ended, kept)
 
 
-def highest_checkpoint(manifests: tuple[Manifest, ...]) -> int:
-    """The highest checkpoint id among them, 0 for none."""
-    return max((manifest.checkpoint for manifest in manifests), default=0)
+def _clipped(handles: tuple[StateHandle, ...], groups: range) -> tuple[StateHandle, ...]:
+    clipped = (
+        msgspec.structs.replace(
+            handle,
+            first_group=max(handle.first_group, groups.start),
+            last_group=min(handle.last_group, groups.stop - 1),
+        )
+        for handle in handles
+    )
+    return tuple(handle for handle in clipped if handle.first_group <= handle.last_group)

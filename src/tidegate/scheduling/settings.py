@@ -23,6 +23,17 @@ class JobSettings(msgspec.Struct, frozen=True):
     """Begin without state, once for each value; None: go on."""
     from_checkpoint: CheckpointId | None = None
     """Go back to this checkpoint, once for each value."""
+    from_savepoint: str | None = None
+    """Begin from this savepoint, once for each value; folder or URL."""
+    claim_savepoint: bool = False
+    """The savepoint becomes the job's: removed when it is not needed any more."""
+    allow_non_restored_state: bool = False
+    """State that the program has no operator or declaration for is dropped."""
+    keep_on_stop: bool = True
+    """Whether completed checkpoints stay when somebody stops the running job. They stay whenever it fails, is stopped
+    while it waits to restart, or finishes."""
+    stop_patience: float = 180.0
+    """For how long a checkpoint to stop with is tried until the job goes on instead."""
     accept_lost: bool = False
     needed_timeout: float | None = None
     """For how long a sink's transaction may have to stay open until it is committed; None asks no sink."""

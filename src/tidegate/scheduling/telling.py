@@ -15,6 +15,11 @@ def completed(manifest: Manifest) -> Tell:
     return Tell("info", text, {"checkpoint": manifest.checkpoint, "state_bytes": manifest.state_bytes})
 
 
+def imported(manifest: Manifest) -> Tell:
+    text = f"the savepoint is checkpoint {manifest.checkpoint} of this job"
+    return Tell("info", text, {"checkpoint": manifest.checkpoint, "state_bytes": manifest.state_bytes})
+
+
 def restarting(number: int, delay: float, failure: Failure, attempt: Attempt) -> Tell:
     separator = "\n" if failure.traceback else " "
     text = f"restart {number} in {delay:.1f} s after a failure:{separator}{failure.render()}"

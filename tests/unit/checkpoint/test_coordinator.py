@@ -4,7 +4,8 @@ import pytest
 
 from tests.unit.checkpoint.records import INSTANCE, JOB
 from tidegate.checkpoint import coordinator as c
-from tidegate.checkpoint.coordinator import CheckpointPlan, Coordinator, CoordinatorSettings, PlannedOperator
+from tidegate.checkpoint.coordinator import Coordinator, CoordinatorSettings
+from tidegate.checkpoint.plan import CheckpointPlan, PlannedOperator
 from tidegate.checkpoint.protocol import (
     Acknowledge,
     CommitsReported,
@@ -33,9 +34,7 @@ class Held:
         self.unassigned = tuple(SplitState(id, 0) for id in ids)
 
 
-def make(
-    tolerable: int = 1, min_pause: float = 0.0, sinks: tuple[TaskId, ...] = SINKS, held: Held | None = None
-) -> Coordinator:
+def make(tolerable: int = 1, min_pause: float = 0.0, held: Held | None = None, interval: float = 10.0) -> Coordinator:
     plan = CheckpointPlan(
         job=JOB,
         instance=INSTANCE,
@@ -44,9 +43,8 @@ def make(
         max_parallelism=128,
         operators=(PlannedOperator(READ, 1), PlannedOperator(TOTALS, 2)),
         tasks=frozenset(TASKS),
-        sink_tasks=frozenset(sinks),
     )
-    settings = CoordinatorSettings(10.0, 60.0, min_pause, tolerable)
+    settings = CoordinatorSettings(interval, 60.0, min_pause, tolerable)
     return Coordinator(settings, plan, {READ: held or Held()}, CheckpointId(LAST))
 
 
@@ -90,7 +88,7 @@ def completed(found: Coordinator, checkpoint: int, now: float) -> list[c.Command
     """Through to the last report of its commits."""
     appending(found, checkpoint, now)
     commands = found.handle(c.AppendWon(), at(now))
-    for task in SINKS:
+    for task in TASKS:
         commands += found.handle(reported(task, checkpoint), at(now))
     return commands
 
@@ -130,6 +128,7 @@ def test_the_next_is_triggered_only_after_all_commits_of_the_last_are_reported()
     triggered(found)
     appending(found, 6, 11.0)
     found.handle(c.AppendWon(), at(12.0))
+    found.handle(reported(READER, 6), at(12.0))
     assert found.handle(c.Wake(), at(30.0)) == []
     assert found.handle(c.TriggerNow(), at(30.0)) == []
     assert found.handle(reported(SINKS[0], 6), at(31.0)) == []
@@ -150,16 +149,14 @@ def test_reports_of_another_checkpoint_or_attempt_do_not_count_as_commits() -> N
     assert not found.is_settled
 
 
-def test_without_a_sink_a_checkpoint_is_settled_as_soon_as_it_is_in_the_log() -> None:
-    found = make(sinks=())
+def test_a_task_without_a_sink_is_waited_for_as_well_so_that_it_bases_the_next_capture_on_this_one() -> None:
+    found = make()
     triggered(found)
     appending(found, 6, 11.0)
-    commands = found.handle(c.AppendWon(), at(12.0))
-    assert commands == [
-        c.NotifyCompleted(CheckpointId(6)),
-        c.CheckpointSettled(CheckpointId(6), ()),
-        c.WakeAt(20.0),
-    ]
+    found.handle(c.AppendWon(), at(12.0))
+    for task in SINKS:
+        assert found.handle(reported(task, 6), at(13.0)) == []
+    assert found.handle(reported(READER, 6), at(14.0))[0] == c.CheckpointSettled(CheckpointId(6), ())
 
 
 def test_the_interval_counts_from_trigger_to_trigger_and_the_pause_from_the_end() -> None:
@@ -240,6 +237,7 @@ def test_a_doubled_acknowledgement_while_the_append_is_undecided_makes_no_garbag
     found.handle(acknowledge(READER, 6, "needed"), at(12.0))
     found.handle(c.AppendWon(), at(13.0))
     found.handle(acknowledge(READER, 6, "needed"), at(13.0))
+    found.handle(reported(READER, 6), at(14.0))
     found.handle(reported(SINKS[0], 6), at(14.0))
     assert found.handle(reported(SINKS[1], 6), at(14.0))[0] == c.CheckpointSettled(CheckpointId(6), ())
 
@@ -330,6 +328,7 @@ def test_a_stop_finishes_what_is_complete() -> None:
     appending(found, 6, 11.0)
     found.handle(c.AppendWon(), at(12.0))
     assert found.handle(c.StopTriggering(), at(13.0)) == []
+    found.handle(reported(READER, 6), at(14.0))
     found.handle(reported(SINKS[0], 6), at(14.0))
     assert found.handle(reported(SINKS[1], 6), at(100.0)) == [c.CheckpointSettled(CheckpointId(6), ())]
 

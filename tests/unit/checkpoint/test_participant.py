@@ -52,7 +52,8 @@ def test_a_task_without_a_sink_has_only_its_state_to_wait_for() -> None:
     found = Participant(TASK, ATTEMPT, None)
     found.handle(part.BarrierAligned(FIVE))
     assert found.handle(part.StateStored(FIVE, STORED)) == [part.Send(Acknowledge(ATTEMPT, FIVE, TASK, STORED))]
-    assert found.handle(CheckpointCompleted(ATTEMPT, FIVE)) == []
+    assert found.handle(CheckpointCompleted(Attempt(ATTEMPT - 1), FIVE)) == []
+    assert found.handle(CheckpointCompleted(ATTEMPT, FIVE)) == [part.Send(CommitsReported(ATTEMPT, FIVE, TASK))]
 
 
 def test_state_that_could_not_be_stored_is_declined_once_and_never_acknowledged() -> None:

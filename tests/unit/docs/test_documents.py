@@ -113,6 +113,7 @@ def test_the_table_of_settings_has_every_setting_with_its_default() -> None:
     listed = {row[0]: row[1] for row in markdown.rows(README, "setting")}
     defaults = {name: setting.render(setting.default) for name, setting in SETTINGS.items()}
     defaults["checkpoints.dir"] = "$XDG_STATE_HOME/tidegate"
+    defaults["state.local_dir"] = "$XDG_CACHE_HOME/tidegate"
     assert listed == defaults
 
 

@@ -3,13 +3,24 @@
 It knows the truth, and refuses what would lose or double a record, whoever asks.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import msgspec
+
 from tidegate.checkpoint.log import Completed, Entry, LogView, view_log
-from tidegate.checkpoint.manifest import Manifest, files_of
-from tidegate.checkpoint.protocol import AlreadyCommitted, Committable, Committed, Lost, Outcome
+from tidegate.checkpoint.manifest import Manifest, OperatorRecord, files_of
+from tidegate.checkpoint.protocol import (
+    AlreadyCommitted,
+    Committable,
+    Committed,
+    Lost,
+    OperatorSnapshot,
+    Outcome,
+    StateHandle,
+)
 from tidegate.checkpoint.recovery import named_by
-from tidegate.ids import LogPosition, OperatorName, TransactionalId
+from tidegate.ids import Attempt, CheckpointId, LogInstance, LogPosition, OperatorName, TransactionalId
 
 
 @dataclass
@@ -30,6 +41,10 @@ class Outside:
     output: list[tuple[str, int]] = field(default_factory=list)
     files: set[str] = field(default_factory=set)
     count: int = 0
+    savepoints: dict[str, Manifest] = field(default_factory=dict)
+    """By folder."""
+    exporting: list[Manifest] = field(default_factory=list)
+    """Of which the living process makes savepoints."""
     may_repeat: bool = False
     """An operator went back: what came after is put out again."""
 
@@ -56,6 +71,34 @@ class Outside:
     def needed(self) -> frozenset[str]:
         """Files of every checkpoint that the log still has."""
         return files_of(e.body.manifest for e in self.entries.values() if isinstance(e.body, Completed))
+
+    def used(self) -> frozenset[str]:
+        """These, and those of which a savepoint is being made."""
+        return self.needed() | files_of(self.exporting)
+
+    # -- savepoints --
+
+    def export(self, manifest: Manifest, path: str) -> None:
+        """All that it holds must be out: whoever begins from it puts none of it out again."""
+        assert path not in self.savepoints, f"a savepoint is written over that in {path}"
+        assert manifest.files <= self.files, "a savepoint is made of files that are deleted"
+        for name in sorted(named_by(manifest)):
+            id = TransactionalId.parse(name)
+            assert id is not None
+            assert self.transactions[id].state == "committed", (
+                f"{id} is in a savepoint, and {self.transactions[id].state}"
+            )
+        self.savepoints[path] = msgspec.structs.replace(manifest, operators=tuple(map(_settled, manifest.operators)))
+
+    def take_in(self, path: str, attempt: int, checkpoint: CheckpointId, instance: LogInstance) -> Manifest:
+        """A savepoint's files in the job's folder."""
+        stored = self.savepoints[path]
+        names = {old: f"chk-{attempt}-{checkpoint}/{number}" for number, old in enumerate(sorted(stored.files))}
+        self.files |= set(names.values())
+        operators = tuple(_renamed(operator, names) for operator in stored.operators)
+        return msgspec.structs.replace(
+            stored, attempt=Attempt(attempt), checkpoint=checkpoint, instance=instance, operators=operators
+        )
 
     # -- transactions --
 
@@ -104,3 +147,19 @@ class Outside:
     def list_open(self, prefix: str, sink: OperatorName) -> tuple[TransactionalId, ...]:
         found = (id for id, present in self.transactions.items() if present.state == "open")
         return tuple(sorted(id for id in found if (id.prefix, id.sink) == (prefix, sink)))
+
+
+def _settled(operator: OperatorRecord) -> OperatorRecord:
+    return _mapped(operator, lambda snapshot: msgspec.structs.replace(snapshot, pending=()))
+
+
+def _renamed(operator: OperatorRecord, names: dict[str, str]) -> OperatorRecord:
+    def renamed(handle: StateHandle) -> StateHandle:
+        return msgspec.structs.replace(handle, path=None if handle.path is None else names[handle.path])
+
+    return _mapped(operator, lambda s: msgspec.structs.replace(s, handles=tuple(map(renamed, s.handles))))
+
+
+def _mapped(operator: OperatorRecord, change: Callable[[OperatorSnapshot], OperatorSnapshot]) -> OperatorRecord:
+    subtasks = tuple(msgspec.structs.replace(each, snapshot=change(each.snapshot)) for each in operator.subtasks)
+    return msgspec.structs.replace(operator, subtasks=subtasks)

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from tidegate.checkpoint.coordinator import CoordinatorSettings
 from tidegate.checkpoint.log import ProcessRecord
 from tidegate.checkpoint.protocol import RecoverySpec, SplitState
@@ -81,8 +83,9 @@ def job_settings(
     fresh: str | None = None,
     from_checkpoint: int | None = None,
     accept_lost: bool = False,
+    **more: Any,
 ) -> JobSettings:
-    return JobSettings(
+    settings = JobSettings(
         parallelism=parallelism,
         max_parallelism=MAX_PARALLELISM,
         checkpoints=CoordinatorSettings(interval=10.0, timeout=60.0, min_pause=0.0, tolerable_failures=tolerable),
@@ -94,6 +97,7 @@ def job_settings(
         from_checkpoint=None if from_checkpoint is None else CheckpointId(from_checkpoint),
         accept_lost=accept_lost,
     )
+    return msgspec.structs.replace(settings, **more)
 
 
 def identity(process: int = 0) -> JobManagerIdentity:

@@ -9,8 +9,29 @@ from tidegate.errors import ErrorKind
 from tidegate.scheduling import protocol as p
 from tidegate.scheduling.job import Phase
 
-RARE = {"crash": 0.01, "stop": 0.005, "usurper": 0.03, "worker death": 0.01, "spawn": 0.1, "read": 0.1}
-KINDS = ("append unanswered", "decline", "discovery", "recover", "retry", "time", "wanted", "zombies", *RARE)
+RARE = {
+    "ask": 0.02,
+    "ask to stop": 0.005,
+    "crash": 0.01,
+    "stop": 0.005,
+    "usurper": 0.03,
+    "worker death": 0.01,
+    "spawn": 0.1,
+    "read": 0.1,
+}
+KINDS = (
+    "append unanswered",
+    "decline",
+    "discovery",
+    "recover",
+    "retry",
+    "savepoints",
+    "savepoints late",
+    "time",
+    "wanted",
+    "zombies",
+    *RARE,
+)
 STEPS = 400
 STEPS_CALM = 20_000
 
@@ -53,16 +74,38 @@ def newest_body(world: World) -> object:
 def happen(world: World) -> None:
     """One step; a process that ended is followed by another."""
     if world.has_exited:
-        world.start()
+        take_the_savepoint(world)
+        world.start(**world.command)
     if world.chance("crash"):
         world.crash()
     elif world.chance("stop"):
         world.deliver(p.StopWanted())
     elif world.chance("wanted"):
         world.deliver(p.CheckpointWanted())
+    elif world.chance("ask"):
+        world.ask(path=world.random.choice((None, f"here-{world.requests}")))
+    elif world.chance("ask to stop"):
+        savepoint, drain = world.random.choice(((True, False), (True, True), (False, False), (False, True)))
+        world.ask(stops=True, savepoint=savepoint, drain=drain)
     world.step()
     if world.has_exited and world.exit is not None:
         assert world.exit.kind in {ErrorKind.UNAVAILABLE, ErrorKind.FENCED}, world.exit
+
+
+def take_the_savepoint(world: World) -> None:
+    """The supervisor's command names the newest savepoint from now on, now and then, where nothing was put out since:
+    what the job stopped with."""
+    found = world.outside.savepoints.items()
+    newest = world.outside.newest
+    at_the_end = [path for path, manifest in found if newest is not None and manifest.checkpoint == newest.checkpoint]
+    if (
+        world.fault.get("ask")
+        and at_the_end
+        and world.random.random() < 0.5
+        and not world.uncommitted()
+        and not world.writes_on()
+    ):
+        world.command = {"from_savepoint": at_the_end[-1], "claim_savepoint": world.random.random() < 0.5}
 
 
 def stop_while_sinks_are_silent(world: World) -> None:

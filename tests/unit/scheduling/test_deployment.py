@@ -119,7 +119,7 @@ def test_a_worker_that_built_another_graph_ends_the_attempt_and_shows_the_differ
 
 def test_splits_are_looked_for_when_all_tasks_run_and_checkpoints_begin_when_they_are_found() -> None:
     found = attempted().deployed()
-    assert found.running() == [AllTasksRun(), Discover(ATTEMPT, READ, None), WakeAt(3.0)]
+    assert found.running() == [Discover(ATTEMPT, READ, None), WakeAt(3.0), AllTasksRun()]
     outcomes = found.found("a", "b", "c")
     assert outcomes == [
         to(0, AssignSplits(READ, task(READ, 0), (SplitState("a", 0, 9), SplitState("c", 0, 9)), True)),
@@ -132,10 +132,10 @@ def test_a_restored_bounded_source_gets_its_splits_without_a_look_and_checkpoint
     restored = manifest(5, splits=[SplitState("a", 4, 9)], unassigned=[SplitState("b", 2, 9)])
     outcomes = attempted().deployed(restored).running()
     assert outcomes == [
-        AllTasksRun(),
         to(0, AssignSplits(READ, task(READ, 0), (SplitState("a", 4, 9),), True)),
         to(1, AssignSplits(READ, task(READ, 1), (SplitState("b", 2, 9),), True)),
         WakeAt(10.0),
+        AllTasksRun(),
     ]
 
 
@@ -143,7 +143,7 @@ def test_a_task_that_reports_twice_does_not_stand_for_another() -> None:
     found = attempted().deployed()
     for _ in range(4):
         assert found.received(TaskRunning(TASKS[0])) == []
-    assert found.running()[0] == AllTasksRun()
+    assert found.running()[-1] == AllTasksRun()
     assert found.running() == []
 
 

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from tests.unit.scheduling.manifests import CREATED, completed, log, takeover
-from tidegate.checkpoint.log import Body, Discarded, Unreadable
+from tidegate.checkpoint.log import Body, CleanStop, Discarded, Unreadable
 from tidegate.clock import Now
-from tidegate.ids import Attempt, JobName, LogInstance, LogPosition
+from tidegate.ids import Attempt, CheckpointId, JobName, LogInstance, LogPosition
 from tidegate.scheduling.housekeeping import Housekeeping
 from tidegate.scheduling.ledger import Ledger
 from tidegate.scheduling.protocol import CleanedUp, CleanUp, CleanUpOrphans
@@ -86,3 +86,50 @@ def test_in_the_end_files_of_ones_own_attempts_are_orphans_too() -> None:
     found.append(takeover(), Attempt(2), ZERO)
     found.won()
     assert keeping.of_own_attempts(found) == [CleanUpOrphans(Attempt(3), frozenset())]
+
+
+# ---- pinned ----------------------------------------------------------------------------------------------------------
+
+
+def test_what_a_savepoint_is_made_of_is_kept_though_its_entry_goes_and_is_dropped_when_it_is_released() -> None:
+    one, two = completed(1, "a", "shared"), completed(2, "b", "shared")
+    found = ledger(CREATED, takeover(), one, two, completed(3, "c"))
+    keeping = Housekeeping(1)
+    keeping.pin(one.manifest)
+    assert keeping.after_checkpoint([], found) == [CleanUp((LogPosition(2), LogPosition(3)), ("b",))]
+    keeping.cleaned_up(CleanedUp((LogPosition(2), LogPosition(3)), ("b",)), found)
+    assert keeping.after_checkpoint([], found) == []
+    assert keeping.of_attempts_before(Attempt(2), found) == [
+        CleanUpOrphans(Attempt(2), frozenset({"a", "shared", "c"}))
+    ]
+    assert keeping.release(one.manifest.checkpoint, found) == [CleanUp((), ("a", "shared"))]
+    assert keeping.of_attempts_before(Attempt(2), found) == [CleanUpOrphans(Attempt(2), frozenset({"c"}))]
+
+
+def test_what_is_released_while_its_entry_is_being_removed_goes_behind_the_entry() -> None:
+    one = completed(1, "a")
+    found = ledger(CREATED, takeover(), one, completed(2, "b"))
+    keeping = Housekeeping(1)
+    keeping.pin(one.manifest)
+    assert keeping.after_checkpoint([], found) == [CleanUp((LogPosition(2),), ())]
+    assert keeping.release(one.manifest.checkpoint, found) == [CleanUp((LogPosition(2),), ("a",))]
+
+
+def test_releasing_drops_nothing_that_a_checkpoint_names() -> None:
+    one = completed(1, "a", "shared")
+    found = ledger(CREATED, takeover(), one, completed(2, "shared"))
+    keeping = Housekeeping(1)
+    keeping.pin(one.manifest)
+    [cleaned] = keeping.after_checkpoint([], found)
+    assert isinstance(cleaned, CleanUp)
+    assert cleaned.files == ()
+    keeping.cleaned_up(CleanedUp(cleaned.positions, cleaned.files), found)
+    assert keeping.release(one.manifest.checkpoint, found) == [CleanUp((), ("a",))]
+
+
+def test_after_a_stop_that_keeps_nothing_everything_goes_but_what_is_pinned() -> None:
+    one, two = completed(1, "a"), completed(2, "b")
+    found = ledger(CREATED, takeover(), one, two, CleanStop(CheckpointId(2), keeps=False))
+    keeping = Housekeeping(3)
+    keeping.pin(two.manifest)
+    assert keeping.after_checkpoint([], found) == [CleanUp((LogPosition(2), LogPosition(3)), ("a",))]

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.unit.scheduling.phases import at, in_an_empty_log, kill_a_worker, stop, to_the_end
 from tests.unit.scheduling.programs import WRITE, identity, job_settings, physical
 from tests.unit.scheduling.programs import graph as program
 from tests.unit.scheduling.runs import (
@@ -31,52 +32,6 @@ UNAVAILABLE = Failure(ErrorKind.UNAVAILABLE, "no answer")
 LOST = Failure(ErrorKind.LOST, "gone")
 
 
-def at(phase: Phase) -> World:
-    """A world in which the JobManager has just come to `phase`."""
-    world = World(seed=1, fault={})
-    if phase is Phase.DISCARDING:
-        world.start()
-        run_until(world, lambda: len(world.completed) == 2)
-        stop(world)
-        world.start(from_checkpoint=1)
-    else:
-        world.start()
-    if phase is Phase.ENDING_OLD:
-        run_until(world, lambda: world.manager.phase is Phase.RUNNING)
-        world.crash()
-        world.start()
-    if phase in {Phase.FAILING, Phase.WAITING}:
-        run_until(world, lambda: world.manager.phase is Phase.RUNNING)
-        kill_a_worker(world)
-    if phase is Phase.DRAINING:
-        run_until(world, lambda: world.undecided is not None and isinstance(world.undecided.body, Completed))
-        world.deliver(p.StopWanted())
-    if phase in {Phase.CLOSING, Phase.SETTLING, Phase.RECORDING_END}:
-        run_until(world, lambda: world.manager.phase is Phase.RUNNING)
-        world.deliver(p.StopWanted())
-    run_until(world, lambda: world.manager.phase is phase)
-    return world
-
-
-def stop(world: World) -> None:
-    world.deliver(p.StopWanted())
-    to_the_end(world)
-
-
-def to_the_end(world: World) -> None:
-    for _ in range(10_000):
-        if world.has_exited:
-            return
-        world.step()
-    raise AssertionError(f"stuck while {world.manager.phase.value}")
-
-
-def kill_a_worker(world: World) -> None:
-    victim = world.own_workers()[0]
-    victim.is_alive = False
-    world.died(victim)
-
-
 def worker_dies(world: World) -> None:
     for victim in world.own_workers()[:1]:
         victim.is_alive = False
@@ -100,7 +55,7 @@ def stop_twice(world: World) -> None:
         world.deliver(p.StopWanted())
 
 
-THINGS: dict[str, Callable[[World], None]] = {
+THINGS: dict[str, Callable[[World], object]] = {
     "stop wanted while sinks are silent": stop_while_sinks_are_silent,
     "stop wanted after a failure with an undecided append": stop_after_a_failure_with_an_undecided_append,
     "worker dies": worker_dies,
@@ -110,6 +65,9 @@ THINGS: dict[str, Callable[[World], None]] = {
     "append unanswered": append_is_unanswered,
     "step failed": lambda world: world.deliver(p.StepFailed(UNAVAILABLE)),
     "wake": lambda world: world.deliver(p.Wake()),
+    "savepoint wanted": lambda world: world.ask(),
+    "stop with savepoint wanted": lambda world: world.ask(stops=True),
+    "drain wanted": lambda world: world.ask(stops=True, savepoint=False, drain=True),
     "checkpoint wanted": lambda world: world.deliver(p.CheckpointWanted()),
     "killed": World.crash,
 }
@@ -278,12 +236,12 @@ def test_a_start_of_workers_that_fails_late_does_not_end_the_job_whose_attempt_i
 
 def test_old_workers_are_ended_again_when_the_attempt_fails_while_they_are_being_ended() -> None:
     world = at(Phase.ENDING_OLD)
-    old = world.manager._old_takeover
+    old = world.manager._beginning.old_takeover
     kill_a_worker(world)
     world.deliver(p.WorkerDied(world.manager._attempt, WorkerIndex(0), "killed"))
-    assert world.manager._old_takeover is old
+    assert world.manager._beginning.old_takeover is old
     world.deliver(p.OldWorkersEnded())
-    assert world.manager._old_takeover is None
+    assert world.manager._beginning.old_takeover is None
 
 
 def test_a_checkpoint_that_is_won_after_its_attempt_failed_is_what_the_next_restores() -> None:
@@ -324,7 +282,7 @@ def test_a_stop_while_an_append_is_undecided_waits_for_it_and_for_its_commits() 
 
 
 def test_a_stop_while_the_last_checkpoint_commits_finishes_the_job() -> None:
-    world = World(seed=1, fault={"retry": 0.7})
+    world = World(seed=1, fault={"retry": 0.5})
     world.start()
     run_until(world, lambda: world.uncommitted() != [] and commits_the_last(world))
     stop(world)
@@ -383,6 +341,7 @@ def test_every_move_of_the_table_is_made_and_no_other() -> None:
                 world = at(phase)
                 happens(world)
                 made |= calm(world).moves
+    made |= calm(in_an_empty_log(at(Phase.READING_SAVEPOINT))).moves
     assert made == {(source, target) for source, targets in MOVES.items() for target in targets}
 
 

@@ -4,19 +4,25 @@ from typing import Any
 
 import pytest
 
-from tests.unit.scheduling.programs import READ, WRITE, task
+from tests.unit.scheduling.programs import READ, WRITE, identity, job_settings, physical, task
+from tests.unit.scheduling.programs import graph as program
 from tests.unit.scheduling.runs import run_until
 from tests.unit.scheduling.world import World
 from tidegate.checkpoint import recovery
 from tidegate.checkpoint.log import Entry, ProcessRecord, Takeover
 from tidegate.checkpoint.loss import lost_transaction
 from tidegate.checkpoint.protocol import Committable
+from tidegate.clock import Now
 from tidegate.config.restart import RestartNone
 from tidegate.errors import ErrorKind, Failure
 from tidegate.ids import Attempt, LogInstance, LogPosition, TransactionalId, WorkerIndex
 from tidegate.runtime.control import TaskFailed
 from tidegate.scheduling import protocol as p
 from tidegate.scheduling.job import Phase
+from tidegate.scheduling.job_manager import JobManager
+
+AT_ZERO = Now(0.0, 0.0)
+UNAVAILABLE = Failure(ErrorKind.UNAVAILABLE, "no answer")
 
 
 class Watched(World):
@@ -178,3 +184,36 @@ def test_a_broker_that_is_down_at_the_start_is_told_before_the_attempt_fails() -
     assert 5 <= len(waits) <= 7
     assert all("no answer" in text and "sink write" in text for text in waits)
     assert any(told.text.startswith("restart 1 in") for told in world.told)
+
+
+def confirming() -> JobManager:
+    """Its attempt has lost something while an append is undecided; its workers are gone."""
+    graph = program()
+    found = JobManager(graph, physical(graph), job_settings(), identity(), lambda: 0.5)
+    found.handle(p.Start(), AT_ZERO)
+    found.handle(p.LogRead(()), AT_ZERO)
+    found.handle(p.AppendWon(LogPosition(0)), AT_ZERO)
+    found.handle(p.WorkersSpawned(Attempt(1), (), "ipc"), AT_ZERO)
+    lost = TaskFailed(None, Failure(ErrorKind.LOST, "gone"))
+    assert p.EndWorkers(Attempt(1), 0.0) in found.handle(p.Received(Attempt(1), WorkerIndex(0), lost), AT_ZERO)
+    return found
+
+
+def test_a_log_that_does_not_answer_does_not_keep_a_process_that_was_fenced_meanwhile_from_its_end() -> None:
+    found = confirming()
+    assert found.handle(p.WorkersGone(Attempt(1)), AT_ZERO) == [p.ReadLog()]
+    assert found.handle(p.AppendRefused(LogPosition(1), None), AT_ZERO) == []
+    [exit] = found.handle(p.StepFailed(UNAVAILABLE), AT_ZERO)
+    assert isinstance(exit, p.Exit)
+    assert exit.failure is not None
+    assert exit.failure.kind is ErrorKind.FENCED
+
+
+def test_a_step_that_fails_while_workers_are_being_ended_does_not_lead_to_the_end_before_they_are_gone() -> None:
+    found = confirming()
+    found.handle(p.AppendWon(LogPosition(1)), AT_ZERO)
+    assert found.handle(p.StepFailed(UNAVAILABLE), AT_ZERO) == []
+    assert found.handle(p.Wake(), Now(60.0, 60.0)) == []
+    assert found.handle(p.WorkersGone(Attempt(1)), Now(60.0, 60.0)) == [p.ReadLog()]
+    assert found.handle(p.StepFailed(UNAVAILABLE), Now(60.0, 60.0)) == [p.WakeAt(60.5)]
+    assert found.handle(p.Wake(), Now(60.5, 60.5)) == [p.ReadLog()]

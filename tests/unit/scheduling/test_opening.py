@@ -4,9 +4,21 @@ import pytest
 
 from tests.unit.scheduling.manifests import CREATED, SUM, completed, handle, log, manifest, takeover
 from tests.unit.scheduling.programs import graph, job_settings
-from tidegate.checkpoint.log import Body, CleanStop, Completed, Discarded, Finished, LogView, Unreadable, view_log
+from tidegate.checkpoint.log import (
+    Body,
+    CleanStop,
+    Completed,
+    Discarded,
+    Finished,
+    LogView,
+    ProcessRecord,
+    SavepointOrigin,
+    Takeover,
+    Unreadable,
+    view_log,
+)
 from tidegate.errors import CorruptError, InvalidError
-from tidegate.ids import CheckpointId, LogPosition
+from tidegate.ids import Attempt, CheckpointId, LogInstance, LogPosition
 from tidegate.scheduling.opening import Opening, decide_opening
 
 TWO = (CREATED, takeover(), completed(1), completed(2))
@@ -19,8 +31,8 @@ def view(*bodies: Body, damaged_at: int | None = None) -> LogView:
     return view_log(stored)
 
 
-def decide(found: LogView, fresh: str | None = None, from_checkpoint: int | None = None) -> Opening:
-    return decide_opening(found, job_settings(fresh=fresh, from_checkpoint=from_checkpoint), graph())
+def decide(found: LogView, fresh: str | None = None, from_checkpoint: int | None = None, **more: object) -> Opening:
+    return decide_opening(found, job_settings(fresh=fresh, from_checkpoint=from_checkpoint, **more), graph())
 
 
 def test_an_empty_log_and_one_with_checkpoints_are_simply_gone_on_with() -> None:
@@ -131,3 +143,62 @@ def test_a_program_that_does_not_fit_the_checkpoint_is_refused_unless_it_begins_
         with pytest.raises(InvalidError, match="'sum'"):
             decide_opening(found, job_settings(from_checkpoint=from_checkpoint), graph(states=()))
     assert decide_opening(found, job_settings(fresh="now"), graph(states=())).is_fresh
+
+
+# ---- savepoints ------------------------------------------------------------------------------------------------------
+
+ORIGIN = SavepointOrigin("/s", False, LogInstance("i9"), Attempt(3), CheckpointId(7))
+BEGUN = Takeover("host", ProcessRecord(7, 1), options={"from-savepoint": "/s"}, fresh=True, savepoint=ORIGIN)
+
+
+def test_a_start_from_a_savepoint_counts_once_for_each_value() -> None:
+    for found in (view_log([]), view(*TWO), view(*TWO, Finished(CheckpointId(2)))):
+        first = decide(found, from_savepoint="/s")
+        assert (first.is_fresh, first.savepoint, first.origin) == (True, "/s", None)
+        assert first.options == {"from-savepoint": "/s"}
+    done = view(*TWO, BEGUN, completed(3))
+    again = decide(done, from_savepoint="/s")
+    assert (again.is_fresh, again.savepoint) == (False, None)
+    assert any("carried out before" in note for note in again.notes)
+    assert decide(done, from_savepoint="/other").savepoint == "/other"
+
+
+def test_a_savepoint_that_was_begun_from_and_is_not_in_the_log_is_begun_from_whatever_the_command_line_says() -> None:
+    begun = view(*TWO, BEGUN, takeover(False, from_savepoint="/s"))
+    for given in ({}, {"from_savepoint": "/s"}):
+        opening = decide(begun, **given)
+        assert (opening.is_fresh, opening.savepoint, opening.origin) == (False, "/s", ORIGIN)
+        assert opening.highest == 2
+
+
+def test_another_beginning_takes_the_place_of_a_savepoint_that_came_to_nothing() -> None:
+    begun = view(*TWO, BEGUN)
+    assert decide(begun, fresh="monday").savepoint is None
+    assert decide(begun, from_savepoint="/other").origin is None
+    with pytest.raises(InvalidError, match="there are: none"):
+        decide(begun, from_checkpoint=1)
+
+
+def test_damage_above_a_savepoint_that_was_begun_from_may_be_a_checkpoint_and_stops_the_start() -> None:
+    with pytest.raises(CorruptError):
+        decide(view(*TWO, BEGUN, completed(3), damaged_at=5))
+
+
+@pytest.mark.parametrize("other", [{"fresh": "monday"}, {"from_checkpoint": 1}])
+def test_two_places_to_begin_are_refused_also_when_both_were_carried_out(other: dict[str, object]) -> None:
+    for found in (view(*TWO), view(*TWO, BEGUN, completed(3))):
+        with pytest.raises(InvalidError, match="--from-savepoint") as raised:
+            decide(found, from_savepoint="/s", **other)  # type: ignore[arg-type]
+        assert raised.value.exit_code == 2
+
+
+def test_state_that_the_program_has_no_place_for_is_dropped_by_name_where_that_is_allowed() -> None:
+    found = view(CREATED, takeover(), Completed(manifest(3, handles=[handle(0, 7)], states=(SUM,))))
+    opening = decide_opening(found, job_settings(allow_non_restored_state=True), graph(states=()))
+    assert any("'sum'" in note and "dropped" in note for note in opening.notes)
+
+
+def test_behind_a_stop_that_kept_nothing_the_job_begins_without_state_and_says_so() -> None:
+    opening = decide(view(*TWO, CleanStop(CheckpointId(2), keeps=False)))
+    assert opening.highest == 2
+    assert any("kept no checkpoint" in note for note in opening.notes)

@@ -6,6 +6,7 @@ The checks are in `world` and `outside`; each deliberate mistake at the end of t
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.unit.scheduling.programs import WRITE
@@ -13,17 +14,20 @@ from tests.unit.scheduling.runs import run
 from tests.unit.scheduling.world import RECORDS, SPLITS, World
 from tidegate.checkpoint import coordinator, recovery, transactions
 from tidegate.checkpoint.coordinator import Coordinator
+from tidegate.checkpoint.log import LogView
 from tidegate.checkpoint.manifest import files_of
 from tidegate.checkpoint.participant import Participant
 from tidegate.checkpoint.protocol import Committable
 from tidegate.checkpoint.recovery import Recovery
 from tidegate.checkpoint.transactions import SinkTransactions
 from tidegate.ids import CheckpointId, TransactionalId
+from tidegate.scheduling import beginning
 from tidegate.scheduling import protocol as p
 from tidegate.scheduling.enumerator import SplitEnumerator
 from tidegate.scheduling.housekeeping import Housekeeping
 from tidegate.scheduling.job_manager import JobManager
 from tidegate.scheduling.ledger import Ledger, manifests_in
+from tidegate.scheduling.opening import FROM_SAVEPOINT
 
 SEEDS = 300
 EXPECTED = [(split, position) for split in SPLITS for position in range(RECORDS)]
@@ -144,9 +148,51 @@ def _garbage_is_deleted_whoever_needs_it(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Housekeeping, "after_checkpoint", after_checkpoint)
 
 
+def _a_checkpoint_is_exported_before_it_has_settled(patch: pytest.MonkeyPatch) -> None:
+    original = JobManager._completed
+
+    def completed(self: JobManager, manifest: Any, now: Any) -> list[Any]:
+        return [*original(self, manifest, now), *self._requests.settled(manifest, is_last=False)]
+
+    patch.setattr(JobManager, "_completed", completed)
+
+
+def _a_savepoint_is_begun_from_twice(patch: pytest.MonkeyPatch) -> None:
+    original = beginning.decide_opening
+
+    def decide(view: LogView, *others: Any) -> Any:
+        options = {name: value for name, value in view.options.items() if name != FROM_SAVEPOINT}
+        return original(msgspec.structs.replace(view, options=options), *others)
+
+    patch.setattr(beginning, "decide_opening", decide)
+
+
+def _drained_operators_have_ended(patch: pytest.MonkeyPatch) -> None:
+    original = coordinator.make_manifest
+
+    def made(plan: Any, gathered: Any, now: Any) -> Any:
+        return original(plan, msgspec.structs.replace(gathered, counts_ends=True), now)
+
+    patch.setattr(coordinator, "make_manifest", made)
+
+
+def _a_request_is_forgotten_with_its_attempt(patch: pytest.MonkeyPatch) -> None:
+    original = JobManager._leave
+
+    def leave(self: JobManager, phase: Any, grace: float) -> list[Any]:
+        self._requests._savepoints.clear()
+        return original(self, phase, grace)
+
+    patch.setattr(JobManager, "_leave", leave)
+
+
 @pytest.mark.parametrize(
     "mistake",
     [
+        _a_checkpoint_is_exported_before_it_has_settled,
+        _a_savepoint_is_begun_from_twice,
+        _drained_operators_have_ended,
+        _a_request_is_forgotten_with_its_attempt,
         _commits_are_not_waited_for,
         _named_transactions_are_aborted,
         _nothing_is_aborted,

@@ -2,8 +2,10 @@
 
 import msgspec
 
-from tests.unit.scheduling.programs import WRITE, graph, job_settings
+from tests.unit.scheduling.manifests import manifest
+from tests.unit.scheduling.programs import JOB, SPEC, WRITE, graph, job_settings
 from tidegate.checkpoint import recovery
+from tidegate.checkpoint.manifest import SinkRecord, SinkTarget
 from tidegate.clock import Now
 from tidegate.errors import ErrorKind, Failure
 from tidegate.ids import Attempt, JobName, LogInstance
@@ -23,11 +25,11 @@ def at(seconds: float) -> Now:
 
 
 def run(needed_timeout: float | None = None) -> RecoveryRun:
-    return RecoveryRun(TARGETS, msgspec.structs.replace(job_settings(), needed_timeout=needed_timeout))
+    return RecoveryRun(JOB, TARGETS, msgspec.structs.replace(job_settings(), needed_timeout=needed_timeout))
 
 
 def test_a_start_checks_timeouts_and_neither_a_sweep_nor_the_last_clean_up_does() -> None:
-    first = run(90.0).before_deploying(LEDGER, Attempt(1), at(0.0))
+    first = run(90.0).before_deploying(LEDGER, None, Attempt(1), at(0.0))
     assert first == [Recover(Attempt(1), 1, recovery.CheckTimeout(TARGETS[0], 90.0)), WakeAt(3.0)]
     for begun in (
         run(90.0).sweep(LEDGER, Attempt(2), Attempt(2), at(0.0)),
@@ -38,7 +40,7 @@ def test_a_start_checks_timeouts_and_neither_a_sweep_nor_the_last_clean_up_does(
 
 def test_a_system_that_does_not_answer_at_all_is_told() -> None:
     found = run()
-    found.before_deploying(LEDGER, Attempt(1), at(0.0))
+    found.before_deploying(LEDGER, None, Attempt(1), at(0.0))
     assert found.wake(at(2.9)) == []
     told, again = found.wake(at(3.0))
     assert isinstance(told, Tell)
@@ -50,7 +52,7 @@ def test_a_system_that_does_not_answer_at_all_is_told() -> None:
 
 def test_asking_again_is_the_same_wait_and_its_last_reason_is_told() -> None:
     found = run()
-    found.before_deploying(LEDGER, Attempt(1), at(0.0))
+    found.before_deploying(LEDGER, None, Attempt(1), at(0.0))
     seconds, told = 0.0, []
     while seconds < 25.0:
         found.answered(1, recovery.NoAnswer(UNAVAILABLE), at(seconds))
@@ -62,7 +64,7 @@ def test_asking_again_is_the_same_wait_and_its_last_reason_is_told() -> None:
 
 def test_each_step_is_a_wait_of_its_own_and_the_end_ends_it() -> None:
     found = run(90.0)
-    found.before_deploying(LEDGER, Attempt(1), at(0.0))
+    found.before_deploying(LEDGER, None, Attempt(1), at(0.0))
     found.wake(at(5.0))
     found.answered(1, recovery.TimeoutChecked(TARGETS[0]), at(6.0))
     assert found.wake(at(8.9)) == []
@@ -75,6 +77,29 @@ def test_each_step_is_a_wait_of_its_own_and_the_end_ends_it() -> None:
 
 def test_a_dropped_recovery_is_not_waited_for() -> None:
     found = run()
-    found.before_deploying(LEDGER, Attempt(1), at(0.0))
+    found.before_deploying(LEDGER, None, Attempt(1), at(0.0))
     found.drop()
     assert found.wake(at(60.0)) == []
+
+
+def test_a_start_from_a_savepoint_looks_after_the_sinks_and_prefixes_of_then_too() -> None:
+    """Under another prefix since: what earlier attempts left open under the old one holds readers back all the same."""
+    [source, totals, sink] = manifest(5).operators
+    then = SinkTarget(WRITE, SinkRecord("old-prefix", SPEC))
+    savepoint = msgspec.structs.replace(
+        manifest(5), operators=(source, totals, msgspec.structs.replace(sink, sink=then.record))
+    )
+    found = run()
+    asked = [*found.before_deploying(LEDGER, savepoint, Attempt(2), at(0.0))]
+    targets: list[SinkTarget] = []
+    while isinstance(asked[0], Recover) and isinstance(asked[0].step, recovery.ListOpen):
+        targets.append(asked[0].step.target)
+        asked = [*found.answered(1, recovery.Listed(asked[0].step.target, ()), at(0.0))]
+    assert targets == [TARGETS[0], then] * 2
+    assert asked == [recovery.Done(0, 0, ())]
+
+
+def test_the_sinks_of_a_savepoint_of_another_job_are_that_jobs() -> None:
+    other = msgspec.structs.replace(manifest(5), job=JobName("another"))
+    asked = run().before_deploying(LEDGER, other, Attempt(2), at(0.0))
+    assert asked[0] == Recover(Attempt(2), 1, LIST)

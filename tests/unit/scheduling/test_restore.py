@@ -1,13 +1,15 @@
 """Whether a program can go on from a checkpoint, and what each worker gets of it."""
 
+import msgspec
 import pytest
 
 from tests.unit.scheduling.manifests import SUM, handle, manifest
-from tests.unit.scheduling.programs import READ, TOTALS, WRITE, graph, physical
+from tests.unit.scheduling.programs import READ, TOTALS, WRITE, graph, job_settings, physical
+from tidegate.checkpoint.manifest import SubtaskRecord
 from tidegate.checkpoint.protocol import SplitState, StateInfo
 from tidegate.errors import InvalidError
-from tidegate.ids import WorkerIndex
-from tidegate.scheduling.restore import check_restorable, highest_checkpoint, restored_for
+from tidegate.ids import SubtaskIndex, WorkerIndex
+from tidegate.scheduling.restore import check_restorable, restored_for
 
 HANDLES = [handle(0, 1, "a"), handle(2, 3, "b"), handle(4, 5, "c"), handle(6, 7, "d")]
 """Of a run with parallelism 4."""
@@ -43,50 +45,95 @@ def test_a_worker_gets_every_operator_it_runs_with_key_type_and_states_and_wheth
 
 def test_splits_and_transactions_are_not_restored_by_workers() -> None:
     restored = restored_for(manifest(1, splits=[SplitState("a", 3)]), physical(graph(), 1), WorkerIndex(0))
-    assert restored[0].snapshots == ()
+    assert [(s.splits, s.pending, s.handles) for s in restored[0].snapshots] == [((), (), ())]
 
 
 def test_a_program_that_has_not_changed_fits() -> None:
-    check_restorable(manifest(1, handles=HANDLES, splits=[SplitState("a", 3)]), graph(), 8)
+    check_restorable(manifest(1, handles=HANDLES, splits=[SplitState("a", 3)]), graph(), job_settings())
 
 
 def test_an_operator_may_be_added_and_one_without_state_or_a_sink_may_be_removed() -> None:
-    check_restorable(manifest(1), graph(states=("sum", "more")), 8)
-    check_restorable(manifest(1), graph(sinks=()), 8)
+    check_restorable(manifest(1), graph(states=("sum", "more")), job_settings())
+    check_restorable(manifest(1), graph(sinks=()), job_settings())
 
 
 def test_another_max_parallelism_is_refused_and_names_both() -> None:
     with pytest.raises(InvalidError, match=r"checkpoint 1 .* 16.* 8") as raised:
-        check_restorable(manifest(1, max_parallelism=16), graph(), 8)
+        check_restorable(manifest(1, max_parallelism=16), graph(), job_settings())
     assert raised.value.exit_code == 2
     assert "16" in raised.value.failure.remedy
 
 
 def test_a_state_that_the_program_no_longer_declares_or_declares_as_another_kind_is_refused() -> None:
     with pytest.raises(InvalidError, match=r"'sum' of operator 'totals'.* does not declare"):
-        check_restorable(manifest(1), graph(states=()), 8)
+        check_restorable(manifest(1), graph(states=()), job_settings())
     listed = StateInfo("sum", "list", "int", "msgpack/1")
     with pytest.raises(InvalidError, match="list state in checkpoint 1, and a value state in the program"):
-        check_restorable(manifest(1, states=(listed,)), graph(), 8)
+        check_restorable(manifest(1, states=(listed,)), graph(), job_settings())
 
 
 def test_the_state_of_an_operator_and_the_splits_of_a_source_that_are_gone_are_refused() -> None:
     nodes = graph().nodes
     without_totals = type(graph())(graph().job, (nodes[0], nodes[2]))
     with pytest.raises(InvalidError, match="state of the operator 'totals'"):
-        check_restorable(manifest(1), without_totals, 8)
+        check_restorable(manifest(1), without_totals, job_settings())
     without_source = type(graph())(graph().job, nodes[1:])
     with pytest.raises(InvalidError, match="state of the source 'read'"):
-        check_restorable(manifest(1, splits=[SplitState("a", 3)]), without_source, 8)
+        check_restorable(manifest(1, splits=[SplitState("a", 3)]), without_source, job_settings())
 
 
 def test_a_source_that_is_no_source_any_more_is_refused() -> None:
     nodes = graph().nodes
     renamed = type(graph())(graph().job, (type(nodes[1])(READ, "map", factory=nodes[1].factory), nodes[1]))
     with pytest.raises(InvalidError, match="'read' as a source, the program as map"):
-        check_restorable(manifest(1, splits=[SplitState("a", 3)]), renamed, 8)
+        check_restorable(manifest(1, splits=[SplitState("a", 3)]), renamed, job_settings())
 
 
-def test_the_highest_checkpoint_of_none_is_zero() -> None:
-    assert highest_checkpoint(()) == 0
-    assert highest_checkpoint((manifest(4), manifest(9), manifest(2))) == 9
+# ---- what the program has no place for -----------------------------------------------------------------------------
+
+ALLOWED = job_settings(allow_non_restored_state=True)
+
+
+def test_everything_that_is_gone_is_named_at_once() -> None:
+    gone = (SUM, StateInfo("more", "value", "int", "msgpack/1"))
+    with pytest.raises(InvalidError, match=r"'sum' of operator.*'more' of operator") as raised:
+        check_restorable(manifest(1, states=gone), graph(states=()), job_settings())
+    assert "--allow-non-restored-state" in raised.value.failure.remedy
+
+
+def test_state_that_is_gone_may_be_dropped_and_is_told_by_name() -> None:
+    nodes = graph().nodes
+    without_totals = type(graph())(graph().job, (nodes[0], nodes[2]))
+    assert check_restorable(manifest(1), without_totals, ALLOWED) == (
+        "checkpoint 1 has state of the operator 'totals', which the program does not have: dropped",
+    )
+    [told] = check_restorable(manifest(1), graph(states=("other",)), ALLOWED, "savepoint /s")
+    assert told == "savepoint /s has state 'sum' of operator 'totals', which the program does not declare: dropped"
+    without_source = type(graph())(graph().job, nodes[1:])
+    [told] = check_restorable(manifest(1, splits=[SplitState("a", 3)]), without_source, ALLOWED)
+    assert "'read'" in told
+
+
+def test_what_is_dropped_is_not_given_to_workers() -> None:
+    nodes = graph().nodes
+    without_totals = type(graph())(graph().job, (nodes[0], type(nodes[2])(WRITE, "sink", nodes[1].inputs[:0])))
+    restored = restored_for(manifest(1, handles=HANDLES), physical(without_totals, 1), WorkerIndex(0))
+    assert TOTALS not in [operator.name for operator in restored]
+
+
+def test_another_kind_of_state_or_max_parallelism_is_refused_whatever_may_be_dropped() -> None:
+    listed = StateInfo("sum", "list", "int", "msgpack/1")
+    with pytest.raises(InvalidError, match="list state in checkpoint 1"):
+        check_restorable(manifest(1, states=(listed,)), graph(), ALLOWED)
+    with pytest.raises(InvalidError, match="max_parallelism"):
+        check_restorable(manifest(1, max_parallelism=16), graph(), ALLOWED)
+
+
+def test_state_without_keys_that_is_gone_is_refused_too() -> None:
+    found = manifest(1)
+    spare = StateInfo("offsets", "list-split", "int", "msgpack/1")
+    [source, totals, sink] = found.operators
+    snapshot = msgspec.structs.replace(totals.snapshots[0], operator_states=(spare,))
+    totals = msgspec.structs.replace(totals, subtasks=(SubtaskRecord(SubtaskIndex(0), snapshot),))
+    with pytest.raises(InvalidError, match="'offsets' of operator 'totals'"):
+        check_restorable(msgspec.structs.replace(found, operators=(source, totals, sink)), graph(), job_settings())

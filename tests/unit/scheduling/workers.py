@@ -27,6 +27,7 @@ from tidegate.ids import Attempt, CheckpointId, LogInstance, SubtaskIndex, Worke
 from tidegate.runtime.control import (
     AssignSplits,
     Deploy,
+    Drain,
     StopWorker,
     TaskEnded,
     TaskFailed,
@@ -49,7 +50,7 @@ class SimulatedWorker:
         self.process, self.attempt, self.index = process, attempt, index
         self.is_alive = True
         self.splits: dict[str, SplitState] = {}
-        self.no_more = False
+        self.no_more = self.is_drained = False
         self.has_ended = False
         self.read_task, self.sink_task = task(READ, index), task(TOTALS, index)
         self.reader = Participant(self.read_task, attempt, None)
@@ -77,8 +78,11 @@ class SimulatedWorker:
                 self.no_more = self.no_more or no_more
             case TriggerCheckpoint(checkpoint):
                 self.barrier(checkpoint)
+            case Drain():
+                self.is_drained = True
             case CheckpointCompleted():
                 assert message.checkpoint in self.world.completed, "completion is told before it is in the log"
+                self.reader_do(message)
                 self.totals_do(message)
             case CheckpointAbandoned():
                 self.totals_do(message)
@@ -93,13 +97,13 @@ class SimulatedWorker:
         self.send(TaskRunning(self.sink_task))
 
     def barrier(self, checkpoint: CheckpointId) -> None:
-        splits = tuple(self.splits.values())
+        splits, has_ended = tuple(self.splits.values()), self.has_ended
         self.reader.handle(part.BarrierAligned(checkpoint))
         self.totals_do(part.BarrierAligned(checkpoint))
         self.sink_do(txn.BarrierPassed(checkpoint))
-        read = OperatorSnapshot(READ, ended=self.has_ended, splits=splits)
+        read = OperatorSnapshot(READ, ended=has_ended, splits=splits)
         self.world.on_side(self, "reader", lambda: self.reader_do(part.StateStored(checkpoint, (read,))))
-        self.world.on_side(self, "state", lambda: self.store(checkpoint, self.has_ended))
+        self.world.on_side(self, "state", lambda: self.store(checkpoint, has_ended))
 
     def store(self, checkpoint: CheckpointId, ended: bool) -> None:
         if self.world.chance("decline"):
@@ -117,14 +121,14 @@ class SimulatedWorker:
         if self.sink is None or not self.sink.is_writable:
             return
         for split in self.splits.values():
-            if not split.finished:
+            if not split.finished and not self.is_drained:
                 assert self.sink.current is not None
                 self.sink.has_written = True
                 self.world.outside.transactions[self.sink.current].records.append((split.id, split.position))
                 position = split.position + 1
                 self.splits[split.id] = SplitState(split.id, position, split.stop, finished=position == split.stop)
                 return
-        if self.no_more and not self.has_ended:
+        if (self.no_more or self.is_drained) and not self.has_ended:
             self.has_ended = True
             self.send(TaskEnded(self.read_task))
             self.send(TaskEnded(self.sink_task))

@@ -15,6 +15,7 @@ from tests.unit.scheduling.outside import Outside
 from tests.unit.scheduling.workers import SimulatedWorker
 from tidegate.checkpoint import recovery
 from tidegate.checkpoint.log import Completed, Entry, ProcessRecord, Takeover
+from tidegate.checkpoint.manifest import Manifest
 from tidegate.checkpoint.protocol import Retry, SplitState, TriggerCheckpoint
 from tidegate.checkpoint.recovery import named_by
 from tidegate.clock import Now
@@ -61,6 +62,12 @@ class World:
         self.exit: Failure | None = None
         self.undecided: Entry | None = None
         self.recovered: set[Attempt] = set()
+        self.command: dict[str, Any] = {}
+        """What the supervisor repeats."""
+        self.requests = 0
+        self.asked: list[str] = []
+        """Requests that the process has not answered."""
+        self.replies: dict[str, p.Reply] = {}
         self.manager: ObservedJobManager
 
     def chance(self, kind: str) -> bool:
@@ -69,10 +76,12 @@ class World:
     # -- processes --
 
     def start(self, **settings: Any) -> None:
-        """A new JobManager process, whatever became of the last one."""
-        self.outside.may_repeat = self.outside.may_repeat or bool(settings)
+        """A new JobManager process, whatever became of the last one, by a command that may go back."""
+        self.outside.may_repeat = self.outside.may_repeat or bool(settings.keys() & {"fresh", "from_checkpoint"})
         self.process += 1
+        self.outside.exporting.clear()
         self.has_exited, self.exit, self.undecided = False, None, None
+        self.asked = []
         self.manager = ObservedJobManager(
             self.graph,
             self.physical,
@@ -90,8 +99,21 @@ class World:
             for worker in self.workers:
                 worker.is_alive = False
 
+    def ask(self, *, stops: bool = False, savepoint: bool = True, path: str | None = None, drain: bool = False) -> str:
+        """A savepoint, or a stop with a last checkpoint. Returns the request."""
+        self.requests += 1
+        request = f"r{self.requests}"
+        self.asked.append(request)
+        wanted = p.StopWithCheckpointWanted(request, savepoint, path, drain) if stops else None
+        self.deliver(wanted or p.SavepointWanted(request, path))
+        return request
+
     def own_workers(self) -> list[SimulatedWorker]:
         return [worker for worker in self.workers if worker.process == self.process and worker.is_alive]
+
+    def writes_on(self) -> bool:
+        """Whether an entry of a process that is gone may still land."""
+        return any(waiting for lane, waiting in self.lanes.items() if lane.startswith("log "))
 
     def is_superseded(self, worker: SimulatedWorker) -> bool:
         return self.has_exited or (worker.process, worker.attempt) != (self.process, self.manager._attempt)
@@ -133,7 +155,7 @@ class World:
             victim = self.random.choice(living)
             victim.is_alive = False
             self.died(victim)
-        lanes = [lane for lane, waiting in self.lanes.items() if waiting]
+        lanes = [lane for lane, waiting in self.lanes.items() if waiting and not self.is_held_up(lane)]
         choice = self.random.randrange(len(lanes) + len(living) + 1)
         if choice < len(lanes):
             self.lanes[lanes[choice]].popleft()()
@@ -141,6 +163,9 @@ class World:
             living[choice - len(lanes)].step()
         if not lanes or self.chance("time"):
             self.pass_time()
+
+    def is_held_up(self, lane: str) -> bool:
+        return lane.startswith("savepoints") and self.chance("savepoints late")
 
     def pass_time(self) -> None:
         if self.wakes:
@@ -194,14 +219,25 @@ class World:
                 self.clean_up(positions, files)
                 self.answer("clean-up", lambda: p.CleanedUp(positions, files))
             case p.CleanUpOrphans(before, keep):
-                assert keep >= self.outside.needed(), "a file that the log needs counts as an orphan"
+                assert keep >= self.outside.used(), "a file that is needed counts as an orphan"
                 self.outside.files = {f for f in self.outside.files if f in keep or _attempt_of(f) >= before}
+            case p.ExportSavepoint() | p.ReadSavepoint() | p.ImportSavepoint():
+                self.outside.exporting += [command.manifest] if isinstance(command, p.ExportSavepoint) else []
+                self.answer("savepoints", lambda: self.savepoint(command))
+            case p.DropSavepoint(origin):
+                assert self.outside.newest is not None, "a savepoint is dropped before its state is in the log"
+                self.outside.savepoints.pop(origin.path, None)
+            case p.Reply(request):
+                self.asked.remove(request)
+                self.replies[request] = command
             case p.WakeAt(at):
                 process = self.process
                 self.wake_later(at, lambda: self.tell(process, p.Wake()))
             case p.Exit(failure):
                 assert not self.own_workers(), "it exits and leaves workers behind"
+                assert self.asked == [], "it exits without having answered"
                 self.has_exited, self.exit = True, failure
+                self.outside.exporting.clear()
             case p.Tell():
                 pass
 
@@ -210,6 +246,27 @@ class World:
             return p.DiscoveryFailed(wanted.attempt, wanted.operator, UNAVAILABLE)
         found = tuple(SplitState(id, 0, self.stop) for id in SPLITS if id not in (wanted.known or ()))
         return p.SplitsFound(wanted.attempt, wanted.operator, found)
+
+    def savepoint(self, wanted: p.ExportSavepoint | p.ReadSavepoint | p.ImportSavepoint) -> p.Event:
+        fails = self.chance("savepoints")
+        match wanted:
+            case p.ExportSavepoint(manifest, path):
+                written = path or f"savepoints/{self.process}-{manifest.attempt}-{manifest.checkpoint}"
+                self.outside.exporting = [each for each in self.outside.exporting if each is not manifest]
+                if fails or written in self.outside.savepoints:
+                    return p.SavepointNotExported(manifest.checkpoint, path, UNAVAILABLE)
+                self.outside.export(manifest, written)
+                return p.SavepointExported(manifest.checkpoint, path, written)
+            case _ if fails:
+                return p.StepFailed(UNAVAILABLE)
+            case p.ReadSavepoint(path):
+                if path not in self.outside.savepoints:
+                    return p.StepFailed(Failure(ErrorKind.INVALID, f"there is no savepoint in {path}"))
+                return p.SavepointRead(path, self.outside.savepoints[path])
+            case p.ImportSavepoint(origin, attempt, checkpoint, instance):
+                if origin.path not in self.outside.savepoints:
+                    return p.StepFailed(Failure(ErrorKind.INVALID, f"there is no savepoint in {origin.path}"))
+                return p.SavepointImported(attempt, self.outside.take_in(origin.path, attempt, checkpoint, instance))
 
     # -- the log --
 
@@ -221,6 +278,8 @@ class World:
     def check_append(self, entry: Entry) -> None:
         assert self.undecided in (None, entry), "something else is appended while an append is undecided"
         self.undecided = entry
+        if isinstance(entry.body, Completed):
+            check_ends(entry.body.manifest)
         if isinstance(entry.body, Takeover):
             assert len(self.own_workers()) <= self.physical.workers
 
@@ -244,11 +303,13 @@ class World:
         return p.AppendWon(entry.position)
 
     def clean_up(self, positions: tuple[LogPosition, ...], files: tuple[str, ...]) -> None:
-        newest = self.outside.view.completed[-1].position
+        view = self.outside.view
+        kept = view.completed or tuple(e for e in view.entries if e == view.beginning)
+        newest = kept[-1].position
         for position in positions:
             assert 0 < position < newest, f"{position} is pruned, the newest checkpoint is at {newest}"
             self.outside.entries.pop(position, None)
-        assert not self.outside.needed() & set(files), "a file of a retained checkpoint is deleted"
+        assert not self.outside.used() & set(files), "a file of a retained checkpoint is deleted"
         self.outside.files -= set(files)
 
     # -- workers --
@@ -321,6 +382,15 @@ class World:
                 self.outside.abort(id)
                 event = recovery.Aborted(id)
         return recovery.NoAnswer(UNAVAILABLE) if self.chance("recover") else event
+
+
+def check_ends(manifest: Manifest) -> None:
+    """What has ended in a checkpoint has ended for ever: there is nothing left to read."""
+    source = manifest.operator(programs.READ)
+    assert source is not None
+    has_all = len(source.splits) == len(SPLITS) and all(split.finished for split in source.splits)
+    for record in manifest.operators:
+        assert has_all or not record.ended, f"{record.name} is not at its end"
 
 
 def _attempt_of(path: str) -> int:

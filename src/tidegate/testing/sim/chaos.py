@@ -7,14 +7,24 @@ from collections.abc import Callable
 from tidegate.scheduling import protocol as p
 from tidegate.testing.sim.gate import FaultRates
 from tidegate.testing.sim.ground import Ground
-from tidegate.testing.sim.job_manager import SimJobManager
+from tidegate.testing.sim.job_manager import Command, SimJobManager
 
 
 class Supervisor:
-    """Starts a JobManager whenever none runs, until the job is finished. `judge` looks at each one that has exited."""
+    """Starts a JobManager whenever none runs, until the job is finished. `judge` looks at each one that has exited;
+    `command` is asked for the command line, with how many run."""
 
-    def __init__(self, ground: Ground, is_finished: Callable[[], bool], judge: Callable[[SimJobManager], None]) -> None:
+    def __init__(
+        self,
+        ground: Ground,
+        is_finished: Callable[[], bool],
+        judge: Callable[[SimJobManager], None],
+        command: Callable[[int], Command],
+        replied: Callable[[SimJobManager, p.Reply], None],
+    ) -> None:
         self._ground = ground
+        self._command = command
+        self._replied = replied
         self._is_finished = is_finished
         self._judge = judge
         self._random = ground.scheduler.random("supervisor")
@@ -35,9 +45,11 @@ class Supervisor:
     def start(self) -> None:
         self._started += 1
         parallelism = self._random.choice(self._ground.swarm.parallelisms)
-        manager = SimJobManager(self._ground, f"jm{self._started}", parallelism, self._over)
+        command = self._command(len(self.running))
+        name = f"jm{self._started}"
+        manager = SimJobManager(self._ground, name, parallelism, command, self._over, self._replied)
         self.managers.append(manager)
-        manager.process.plan(0.0, f"starts with parallelism {parallelism}", manager.start)
+        manager.process.plan(0.0, f"starts with parallelism {parallelism}, {command}", manager.start)
 
     def start_later(self, delay: float) -> None:
         self._starting += 1

@@ -84,6 +84,9 @@ class LogChecker:
         if manifest.checkpoint <= self._highest:
             self._violated(f"checkpoint {manifest.checkpoint} completed after checkpoint {self._highest}")
         self._highest, self.completed_at = manifest.checkpoint, self._now()
+        missing = sorted(manifest.files.difference(self._store.state_files()))
+        if missing:
+            self._violated(f"checkpoint {manifest.checkpoint} names {missing}, which are not there")
         for record in manifest.operators:
             for pending in record.pending:
                 self.named.add((pending.committable.id, pending.committable.payload["epoch"]))

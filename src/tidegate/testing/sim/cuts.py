@@ -8,10 +8,11 @@ from tidegate.checkpoint.manifest import Manifest, OperatorRecord
 from tidegate.checkpoint.store import CheckpointStore
 from tidegate.errors import TidegateError
 from tidegate.ids import OperatorName, SubtaskIndex
-from tidegate.runtime.control import RestoredOperator
-from tidegate.runtime.snapshots import read_pieces, restore_backend
+from tidegate.operators.timers import PROCESSING_TIMERS
+from tidegate.state.backend import StoredFiles
 from tidegate.state.descriptors import collect_descriptors
 from tidegate.state.object_backend import ObjectStateBackend
+from tidegate.state.operator_state import OperatorStateBackend
 from tidegate.testing.sim.checkers import Violated
 from tidegate.testing.sim.connectors import find
 from tidegate.testing.sim.job import TOTALS, Event, RunningTotals
@@ -37,14 +38,15 @@ class CutChecker:
 
     def completed(self, manifest: Manifest) -> None:
         name = f"checkpoint {manifest.checkpoint}"
-        before = self._before(manifest, name)
+        before = self.before(manifest, name)
         if before is None:
             return
-        self._check_state(manifest, before, name)
+        self._check_ends(manifest, name)
+        self.check_state(manifest, name, self._store)
         for topic in self._shape.output_topics:
             self._check_output(manifest, topic, before, name)
 
-    def _before(self, manifest: Manifest, name: str) -> list[Event] | None:
+    def before(self, manifest: Manifest, name: str) -> list[Event] | None:
         """The events before the positions that the manifest holds."""
         found: list[Event] = []
         for topic in self._shape.input_topics:
@@ -60,14 +62,27 @@ class CutChecker:
                 found += self._input[topic][int(split.id.rpartition("/")[2])][: split.position]
         return found
 
-    def _check_state(self, manifest: Manifest, before: list[Event], name: str) -> None:
-        record = manifest.operator(OperatorName(TOTALS))
-        if record is None:
-            self._violated(f"{name} does not know {TOTALS}")
+    def _check_ends(self, manifest: Manifest, name: str) -> None:
+        """What has ended has ended for ever: there is nothing left to read."""
+        open_topics = [topic for topic in self._shape.input_topics if not self._is_read(manifest, topic)]
+        for record in manifest.operators:
+            if record.ended and (record.name in open_topics or (record.name not in self._input and open_topics)):
+                self._violated(f"{name} says that {record.name} has ended, and {open_topics} are not read")
+
+    def _is_read(self, manifest: Manifest, topic: str) -> bool:
+        record = manifest.operator(OperatorName(topic))
+        return record is not None and all(split.finished for split in record.splits)
+
+    def check_state(self, manifest: Manifest, name: str, files: StoredFiles) -> None:
+        """Whether the stored state is that of the positions."""
+        record, before = manifest.operator(OperatorName(TOTALS)), self.before(manifest, name)
+        if record is None or before is None:
+            self._violated(f"{name} does not know {TOTALS}, or where its input is")
             return
         keys = sorted({event.key for topic in self._input.values() for part in topic for event in part})
         try:
-            stored = self._read_state(record, manifest, keys)
+            stored = self._read_state(record, manifest, keys, files)
+            self._check_lists(record, before, name, files)
         except TidegateError as error:
             self._violated(f"{name} cannot be restored: {error}")
             return
@@ -77,13 +92,17 @@ class CutChecker:
             if stored[key] != expected:
                 self._violated(f"{name}: the state of {key} is {stored[key]}, its positions make it {expected}")
 
-    def _read_state(self, record: OperatorRecord, manifest: Manifest, keys: list[str]) -> dict[str, StateOfKey]:
-        restored = RestoredOperator(record.name, False, record.snapshots)
+    def _read_state(
+        self, record: OperatorRecord, manifest: Manifest, keys: list[str], files: StoredFiles
+    ) -> dict[str, StateOfKey]:
         backend = ObjectStateBackend(record.name, SubtaskIndex(0), 1, manifest.max_parallelism)
-        restore_backend(backend, restored, read_pieces(self._store, [restored]))
+        backend.restore([snapshot for snapshot in record.snapshots if snapshot.handles], files)
         handles: dict[str, Any] = {
-            name: backend.register(descriptor) for name, descriptor in collect_descriptors(RunningTotals()).items()
+            name: backend.register(descriptor)
+            for name, descriptor in collect_descriptors(RunningTotals()).items()
+            if descriptor.is_keyed
         }
+        timers = backend.register(PROCESSING_TIMERS)
         found: dict[str, StateOfKey] = {}
         for key in keys:
             backend.set_current_key(key)
@@ -91,8 +110,22 @@ class CutChecker:
             count, total = handles["count"].value(), handles["total"].value()
             if len(history) != count or len(amounts) != count or sum(amounts) != total:
                 self._violated(f"checkpoint {manifest.checkpoint}: the states of {key} are not of one moment")
+            due = handles["due"]
+            if sum(due.values()) + handles["fired"].value() != count or sorted(due.keys()) != sorted(timers.keys()):
+                self._violated(f"checkpoint {manifest.checkpoint}: the timers of {key} are not those that it waits for")
             found[key] = (count, total, frozenset(history))
         return found
+
+    def _check_lists(self, record: OperatorRecord, before: list[Event], name: str, files: StoredFiles) -> None:
+        """The lists of all subtasks together: each event before the cut once, and their number."""
+        backend = OperatorStateBackend(record.name, SubtaskIndex(0), 1)
+        backend.restore(record.snapshots, files)
+        seen, count = backend.register(RunningTotals.seen).get(), sum(backend.register(RunningTotals.counts).get())
+        if sorted(seen) != sorted(event.id for event in before):
+            odd = sorted(set(seen).symmetric_difference(event.id for event in before))
+            self._violated(f"{name}: the lists hold {len(seen)} events of {len(before)}, and disagree about {odd}")
+        elif count != len(before):
+            self._violated(f"{name}: the subtasks together have counted {count} events of {len(before)}")
 
     def _check_output(self, manifest: Manifest, topic: str, before: list[Event], name: str) -> None:
         """What is committed and what the manifest names, together, came of exactly the events before the cut."""

@@ -2,15 +2,20 @@
 
 from dataclasses import dataclass, field
 
+from tidegate.checkpoint.manifest import Manifest
 from tidegate.checkpoint.store import CheckpointStore
 from tidegate.graph.logical import LogicalGraph
 from tidegate.ids import JobName
+from tidegate.savepoints.format import SavepointReader
+from tidegate.savepoints.places import StorageFolder, open_target
+from tidegate.scheduling.savepoint_work import SavepointPlaces
+from tidegate.storage.port import Storage
 from tidegate.testing.sim.connectors import SimSink, SimSource
 from tidegate.testing.sim.gate import FaultyGate, OpenGate
 from tidegate.testing.sim.job import JOB, build_graph, key_of
 from tidegate.testing.sim.log_service import LogService
 from tidegate.testing.sim.scheduler import Process, Scheduler
-from tidegate.testing.sim.storage import Blobs, SimStorage
+from tidegate.testing.sim.storage import Blobs, SimStorage, folder_of
 from tidegate.testing.sim.swarm import Swarm
 
 
@@ -33,6 +38,18 @@ class Ground:
         """The job's checkpoint store, as `process` reaches it."""
         gate = FaultyGate(process, "storage", self.swarm.storage)
         return CheckpointStore(SimStorage(self.blobs, gate), JobName(JOB))
+
+    def places_of(self, process: Process) -> SavepointPlaces:
+        """Savepoints, as `process` reaches them."""
+        gate = FaultyGate(process, "savepoints", self.swarm.savepoints)
+
+        def at(location: str) -> StorageFolder:
+            return StorageFolder(SimStorage(self.blobs, gate), folder_of(location))
+
+        def target(path: str | None, store: CheckpointStore, manifest: Manifest) -> Storage:
+            return open_target(None, store, manifest) if path is None else at(path)
+
+        return SavepointPlaces(target, lambda path: SavepointReader(at(path)))
 
     def store_outside(self) -> CheckpointStore:
         """For whoever only looks: no call fails."""

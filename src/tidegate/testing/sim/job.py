@@ -7,16 +7,19 @@ from random import Random
 
 import msgspec
 
-from tidegate.api.functions import KeyedContext, KeyedProcessFunction
+from tidegate.api.functions import Context, KeyedContext, KeyedProcessFunction
 from tidegate.api.job import Job
 from tidegate.api.stream import Stream
 from tidegate.graph.logical import LogicalGraph
 from tidegate.operators.contracts import Sink, Source
-from tidegate.state.descriptors import ListState, ValueState
+from tidegate.state.descriptors import ListState, MapState, ValueState
+from tidegate.state.operator_descriptors import OperatorListState
 from tidegate.testing.sim.swarm import JobShape
 
 JOB = "sim"
 TOTALS = "totals"
+TIMER_DELAY = 700
+"""Milliseconds."""
 
 
 class Event(msgspec.Struct, frozen=True):
@@ -41,20 +44,46 @@ class Total(msgspec.Struct, frozen=True):
 
 
 class RunningTotals(KeyedProcessFunction[str, Event, Total]):
-    """`count` and `total` are replaced, `history` is changed in place without `update`, `amounts` is added to."""
+    """`count` and `total` are replaced, `history` is changed in place without `update`, `amounts` is added to. Without
+    keys, each subtask lists the events that it has seen, and how many these were; of all counts, one takes over the
+    sum. Each event waits in `due` for a timer of its time, which moves it on to `fired`: a timer that fired twice would
+    find nothing there."""
 
     count = ValueState(int, default=0)
     total = ValueState(int, default=0)
     history = ValueState(list[int], default_factory=list)
     amounts = ListState(int)
+    seen = OperatorListState(int)
+    counts = OperatorListState(int, redistribution="union")
+
+    due = MapState(int, int)
+    fired = ValueState(int, default=0)
+
+    def open(self, ctx: Context) -> None:
+        self.counts.update([sum(self.counts.get()) if ctx.subtask == 0 else 0])
 
     def process_element(self, value: Event, ctx: KeyedContext[str]) -> Iterable[Total]:
         self.count.update(self.count.value() + 1)
         self.total.update(self.total.value() + value.amount)
         self.history.value().append(value.id)
         self.amounts.add(value.amount)
+        self.seen.add(value.id)
+        self.counts.update([sum(self.counts.get()) + 1])
+        self._wait(ctx)
         count, total = self.count.value(), self.total.value()
         yield Total(value.id, value.key, count, total, len(self.history.value()), sum(self.amounts))
+
+    def _wait(self, ctx: KeyedContext[str]) -> None:
+        at = ctx.timer_service.current_processing_time() + TIMER_DELAY
+        self.due.put(at, self.due.get(at, 0) + 1)
+        ctx.timer_service.register_processing_time_timer(at)
+
+    def on_timer(self, timestamp: int, ctx: KeyedContext[str]) -> None:
+        waiting = self.due.get(timestamp)
+        if waiting is None:
+            raise LookupError(f"nothing of {ctx.key} waits for its timer at {timestamp}")
+        self.due.remove(timestamp)
+        self.fired.update(self.fired.value() + waiting)
 
 
 def build_graph(

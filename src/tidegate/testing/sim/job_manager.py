@@ -1,6 +1,7 @@
 """A JobManager process: the real JobManager and its performer over simulated ports, from its start to its exit code."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from tidegate.checkpoint.log import ProcessRecord
 from tidegate.errors import ErrorKind, Failure
@@ -17,6 +18,14 @@ from tidegate.testing.sim.ground import Ground
 
 IMPOSSIBLE = (ErrorKind.INTERNAL.value, ErrorKind.INVALID.value, ErrorKind.CORRUPT.value, ErrorKind.USER_CODE.value)
 """Kinds of failure that nothing the simulation does can cause."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """What of a command line differs from start to start."""
+
+    from_savepoint: str | None = None
+    is_claimed: bool = False
 
 
 class SimReporter:
@@ -39,12 +48,23 @@ class SimReporter:
 
 
 class SimJobManager:
-    """`exited` is called when the process ends by itself, and when it is killed."""
+    """`exited` is called when the process ends by itself, and when it is killed; `replied` for each answer to somebody
+    who asked for something."""
 
-    def __init__(self, ground: Ground, name: str, parallelism: int, exited: Callable[["SimJobManager"], None]) -> None:
+    def __init__(
+        self,
+        ground: Ground,
+        name: str,
+        parallelism: int,
+        command: Command,
+        exited: Callable[["SimJobManager"], None],
+        replied: Callable[["SimJobManager", p.Reply], None],
+    ) -> None:
         self.pid, self.process = ground.new_process(name)
         self.nonce = f"nonce-{name}"
         self.parallelism = parallelism
+        self.command = command
+        self._replied = replied
         self.failure: Failure | None = None
         self.exit_code: int | None = None
         """None while it runs, and when it was killed."""
@@ -71,6 +91,8 @@ class SimJobManager:
             self._executor,
             ground.scheduler,
             SimReporter(ground, name),
+            lambda reply: self._replied(self, reply),
+            ground.places_of(self.process),
         )
 
     def _settings(self) -> JobSettings:
@@ -86,7 +108,15 @@ class SimJobManager:
             needed_timeout=0.0,
             drain_timeout=3.0,
             stop_grace=0.5,
+            stop_patience=20.0,
+            from_savepoint=self.command.from_savepoint,
+            claim_savepoint=self.command.is_claimed,
         )
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it has decided to exit, or is dead."""
+        return self._performer.is_done or not self.process.is_alive
 
     @property
     def phase(self) -> str:

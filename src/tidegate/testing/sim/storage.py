@@ -14,6 +14,14 @@ OnCreate = Callable[[str, bytes], None]
 """Path and content of what has just been created."""
 
 
+LOCATION = "sim:"
+
+
+def folder_of(location: str) -> str:
+    """The folder that a storage of here calls `location`."""
+    return location.removeprefix(f"{LOCATION}/")
+
+
 class Blobs:
     """What is stored. `on_create` and `on_delete` are told of every change."""
 
@@ -47,7 +55,7 @@ class SimStorage:
 
     @property
     def location(self) -> str:
-        return "sim:"
+        return LOCATION
 
     def put_if_absent(self, path: str, data: bytes) -> None:
         self._gate.call(

@@ -104,6 +104,8 @@ class Swarm:
     safety_seconds: float
     supervisor_delay: float
     sink_fullness: float
+    savepoints: FaultRates = field(default_factory=FaultRates)
+    """Of the storage, where savepoints are written and read."""
     is_healed: bool = field(default=False)
 
     @property
@@ -116,6 +118,7 @@ class Swarm:
         self.is_healed = True
         self.storage.heal()
         self.log_service.heal()
+        self.savepoints.heal()
         self.network.heal()
         self.slow_work = self.late_requests = self.zombies = self.spawn_failures = 0.0
         self.source_slack = min(self.source_slack, 0.2)
@@ -196,6 +199,14 @@ def _draw_rates(random: Random) -> FaultRates:
         longest_pause=random.choice((0.01, 0.1, 1.0)),
         latest_landing=random.choice((0.2, 2.0)),
     )
+
+
+def draw_savepoint_rates(random: Random) -> FaultRates:
+    """Writing a savepoint may take long: the job goes on meanwhile, and throws away what it does not need."""
+    rates = _draw_rates(random)
+    rates.pause = random.choice((0.1, 0.5, 0.9))
+    rates.longest_pause = random.choice((0.01, 0.5, 1.0))
+    return rates
 
 
 def _draw_network(random: Random) -> Network:

@@ -7,6 +7,7 @@ Checkers look all the time; the run ends with the first thing that must not be.
 import gc
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from tidegate.testing.sim.chaos import Chaos, Supervisor
 from tidegate.testing.sim.checkers import CommitChecker, LogChecker, OutputChecker, check_exit
@@ -15,9 +16,11 @@ from tidegate.testing.sim.ground import Ground
 from tidegate.testing.sim.job import make_input
 from tidegate.testing.sim.job_manager import SimJobManager
 from tidegate.testing.sim.log_service import LogService
+from tidegate.testing.sim.people import People, Wish
+from tidegate.testing.sim.savepoints import KeptSavepoint, SavepointChecker, put_savepoint
 from tidegate.testing.sim.scheduler import Scheduler
 from tidegate.testing.sim.storage import Blobs
-from tidegate.testing.sim.swarm import Swarm, draw_swarm
+from tidegate.testing.sim.swarm import Swarm, draw_savepoint_rates, draw_swarm
 
 LIVENESS_SECONDS = 400.0
 """Simulated seconds from the end of all faults to the end of the job."""
@@ -37,6 +40,8 @@ class Result:
     job_managers: int
     checkpoints: int
     stopped_for_loss: bool
+    answered: int
+    """Requests of people that were done."""
 
 
 class World:
@@ -46,6 +51,7 @@ class World:
         self.seed = seed
         self.scheduler = Scheduler(seed, show)
         self.swarm: Swarm = draw_swarm(self.scheduler.random("swarm"))
+        self.swarm.savepoints = draw_savepoint_rates(self.scheduler.random("savepoints"))
         self.scheduler.note(f"seed {seed}: {self.swarm}")
         service = LogService(f"sim-{seed}", lambda: self.scheduler.seconds)
         blobs = Blobs(lambda: self.scheduler.seconds)
@@ -56,22 +62,27 @@ class World:
             self.ground.store_outside(), self.swarm.retained, lambda: self.scheduler.seconds, self.scheduler.violated
         )
         self.output = self._make_output_checker()
-        self.supervisor = Supervisor(self.ground, lambda: self.log.is_finished, self._judge)
+        violated = self.scheduler.violated
+        self.cuts = CutChecker(self.ground.store_outside(), service, self.swarm.shape, self.input, violated)
+        self.savepoints = SavepointChecker(blobs, self.cuts, self._ids_out, violated)
+        self.people = People(self.ground, self.log, self.savepoints)
+        self.supervisor = Supervisor(
+            self.ground, lambda: self.log.is_finished, self._judge, self.people.command, self.people.replied
+        )
         self.keeps_order = self.swarm.shape.sink_parallelism is None
         self._completed = 0
         self._listen()
 
     def run(self) -> Result:
         Chaos(self.ground, self.supervisor).plan()
+        for wish in self.people.wishes:
+            self.scheduler.plan(wish.seconds, f"somebody wants {wish}", partial(self._ask, wish))
         self.supervisor.start()
-        until = self.swarm.safety_seconds + LIVENESS_SECONDS
-        if not self.scheduler.run(lambda: self.is_over, until, MOST_EVENTS):
-            phases = (
-                ", ".join(f"{m.process.name} is {m.phase}" for m in self.supervisor.running) or "no JobManager runs"
-            )
-            self.scheduler.violated(f"not live: the job is not finished after {self.scheduler.seconds:.1f} s; {phases}")
+        self.live()
         if self.scheduler.violation is None and not self.supervisor.has_given_up:
             self.check_end()
+        if self.scheduler.violation is None:
+            check_forks(self)
         return Result(
             self.seed,
             self.scheduler.violation,
@@ -81,7 +92,27 @@ class World:
             len(self.supervisor.managers),
             self._completed,
             self.supervisor.has_given_up,
+            self.people.answered,
         )
+
+    def live(self) -> None:
+        """Until the job is finished, somebody is needed, or something is found."""
+        until = self.swarm.safety_seconds + LIVENESS_SECONDS
+        if not self.scheduler.run(lambda: self.is_over, until, MOST_EVENTS):
+            phases = (
+                ", ".join(f"{m.process.name} is {m.phase}" for m in self.supervisor.running) or "no JobManager runs"
+            )
+            self.scheduler.violated(f"not live: the job is not finished after {self.scheduler.seconds:.1f} s; {phases}")
+
+    def _ask(self, wish: Wish) -> None:
+        if self.supervisor.running:
+            self.people.ask(wish, self.supervisor.running[-1])
+
+    def _ids_out(self) -> list[set[int]]:
+        """Of each output: the events whose results are committed."""
+        service = self.ground.service
+        topics = self.swarm.shape.output_topics
+        return [{total.id for part in service.committed(topic) for total in part} for topic in topics]
 
     @property
     def is_over(self) -> bool:
@@ -113,11 +144,10 @@ class World:
 
     def _listen(self) -> None:
         violated = self.scheduler.violated
-        cuts = CutChecker(self.ground.store_outside(), self.ground.service, self.swarm.shape, self.input, violated)
         commits = CommitChecker(self.log, violated)
-        self.ground.blobs.on_create.append(self.log.created)
+        self.ground.blobs.on_create += [self.log.created, self.savepoints.created]
         self.ground.blobs.on_delete.append(self.log.deleted)
-        self.log.on_completed += [cuts.completed, lambda _: self._count()]
+        self.log.on_completed += [self.cuts.completed, lambda _: self._count()]
         self.ground.service.on_commit += [
             commits.committed,
             lambda transaction: self.output.committed(transaction, self.keeps_order),
@@ -129,6 +159,7 @@ class World:
     def _judge(self, manager: SimJobManager) -> None:
         may_lose = self.swarm.may_lose and self.ground.service.has_timed_out
         check_exit(self.log, may_lose, manager, self.scheduler.violated)
+        self.people.left(manager)
 
     def check_end(self) -> None:
         """The job is finished: what must hold then."""
@@ -144,6 +175,36 @@ class World:
         begun = self.log.taken_over_at if self.log.taken_over_at > self.swarm.safety_seconds else 0.0
         created = self.ground.blobs.created_at
         return [path for path, at in created.items() if begun == 0.0 or (at > begun and not self.log.is_of_last(path))]
+
+
+def fork(world: World, kept: KeptSavepoint, parallelism: int) -> World:
+    """A calm world, with the input of `world` and what it had put out for `kept`, in which the same job begins from the
+    savepoint, in a folder where nothing is."""
+    other = World(world.seed)
+    other.swarm.heal()
+    other.swarm.parallelisms, other.swarm.input_seconds = (parallelism,), 0.0
+    other.people.begin_from(kept.path)
+    put_savepoint(other.ground.blobs.memory, kept)
+    before = {event.id for event in kept.before}
+    for topic in other.swarm.shape.output_topics:
+        for number, totals in enumerate(world.ground.service.visible(topic)):
+            other.ground.service.append(topic, number, [total for total in totals if total.id in before])
+    other.supervisor.start()
+    other.live()
+    if other.scheduler.violation is None:
+        other.check_end()
+    return other
+
+
+def check_forks(world: World) -> None:
+    """Begun from elsewhere, twice and at any parallelism, the newest savepoint leads to the same end: what is missing,
+    and nothing twice."""
+    for kept in list(world.savepoints.kept.values())[-1:]:
+        for parallelism in (1, max(world.swarm.parallelisms) + 1):
+            violation = fork(world, kept, parallelism).scheduler.violation
+            if violation is not None:
+                text = f"begun elsewhere from savepoint {kept.path} with parallelism {parallelism}: {violation}"
+                world.scheduler.violated(text)
 
 
 def run_seed(seed: int, show: Callable[[str], None] | None = None) -> Result:
