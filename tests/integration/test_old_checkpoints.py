@@ -2,15 +2,14 @@
 program beside them, when it had read `BEFORE` orders of each partition.
 
 They are never written anew: a version that cannot read one of them breaks its users' jobs. A version with a new form
-adds a folder of its own (`python -m tests.integration.test_old_checkpoints FOLDER` writes one).
+adds a folder of its own (`python -m tests.integration.test_old_checkpoints FOLDER BACKEND` writes one).
 """
 
 import signal
 import sqlite3
 import subprocess
 import sys
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from shutil import copy, copytree
@@ -26,6 +25,8 @@ BEFORE = 2000
 AFTER = 150
 PARTITIONS = 3
 USERS = 600
+FIRST, LATER = 1960, 10
+"""Orders of each partition that are written at once."""
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/cwd").exists(), reason="the programs find their log in /proc")
 
@@ -101,12 +102,21 @@ def run_until(folder: Path, arguments: list[str], is_done: Callable[[], bool]) -
     return text
 
 
-@pytest.mark.parametrize(
-    "version", sorted(path.name for path in HERE.iterdir() if path.is_dir() and path.name != "__pycache__")
-)
-@pytest.mark.parametrize("parallelism", [2, 3])
+VERSIONS = sorted(path.name for path in HERE.iterdir() if path.is_dir() and path.name != "__pycache__")
+BACKENDS = ("fs", "rocksdb")
+
+
+def ways() -> Iterator[tuple[str, str, int]]:
+    """Version, backend and parallelism: as it was, and with both changed."""
+    for version in VERSIONS:
+        own = "rocksdb" if version.endswith("rocksdb") else "fs"
+        yield version, own, 2
+        yield version, next(backend for backend in BACKENDS if backend != own), 3
+
+
+@pytest.mark.parametrize(("version", "backend", "parallelism"), ways())
 def test_a_job_goes_on_from_the_checkpoint_of_an_earlier_version(
-    tmp_path: Path, version: str, parallelism: int
+    tmp_path: Path, version: str, backend: str, parallelism: int
 ) -> None:
     copytree(HERE / version / "checkpoints", tmp_path / "checkpoints")
     copy(HERE / "old_totals.py", tmp_path)
@@ -117,7 +127,11 @@ def test_a_job_goes_on_from_the_checkpoint_of_an_earlier_version(
     pretend_to_be_the_log_of(tmp_path)
     with LocalLog(tmp_path / "log") as log:
         count = PARTITIONS * AFTER
-        said = run_until(tmp_path, ["-p", str(parallelism)], lambda: sum(map(len, put_out(log).values())) >= count)
+        said = run_until(
+            tmp_path,
+            ["-p", str(parallelism), "--state-backend", backend],
+            lambda: sum(map(len, put_out(log).values())) >= count,
+        )
         assert "without state" not in said
         assert put_out(log) == expected()
 
@@ -132,22 +146,26 @@ def pretend_to_be_the_log_of(folder: Path) -> None:
         connection.execute("UPDATE log SET created = ?", (int(created),))
 
 
-def write_checkpoint(folder: Path) -> None:
-    """Today's checkpoint, to be kept."""
+def write_checkpoint(folder: Path, backend: str) -> None:
+    """Today's checkpoint, to be kept: of `folder`, the part called `checkpoints`."""
     folder.mkdir(parents=True)
     copy(HERE / "old_totals.py", folder)
     with LocalLog(folder / "log") as log:
         log.create_topic("orders", PARTITIONS)
         log.create_topic("seen", 2)
-        write_orders(log, 0, BEFORE)
-        count = PARTITIONS * BEFORE
-        began = time.monotonic()
-        run_until(
-            folder,
-            ["-p", "2", "--set", "checkpoints.retained=1"],
-            lambda: sum(map(len, put_out(log).values())) >= count and time.monotonic() > began + 3,
-        )
+        written = 0
+
+        def is_done() -> bool:
+            """One portion after another, each in a checkpoint of its own: the last ones change little."""
+            nonlocal written
+            if sum(map(len, put_out(log).values())) < PARTITIONS * written:
+                return False
+            begin, written = written, min(BEFORE, written + (FIRST if written == 0 else LATER))
+            write_orders(log, begin, written)
+            return begin == BEFORE
+
+        run_until(folder, ["-p", "2", "--set", "checkpoints.retained=1", "--state-backend", backend], is_done)
 
 
 if __name__ == "__main__":
-    write_checkpoint(Path(sys.argv[1]))
+    write_checkpoint(Path(sys.argv[1]), sys.argv[2])
