@@ -11,7 +11,7 @@ deleted is said by `checkpoint.log`. It never takes damage for absence, and neve
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 import xxhash
@@ -235,13 +235,7 @@ class CheckpointStore:
 
     def verify_manifest(self, manifest: Manifest) -> list[Problem]:
         """What of this checkpoint's state is missing, cut off or changed; each file is read whole."""
-        return [
-            Problem(operator.name, record.subtask, handle.path or "inline", why)
-            for operator in manifest.operators
-            for record in operator.subtasks
-            for handle in record.snapshot.all_handles
-            if (why := self.damage_of(handle)) is not None
-        ]
+        return problems_in(manifest, self.damage_of)
 
     def damage_of(self, handle: StateHandle) -> str | None:
         """What is wrong with the content that `handle` stands for; None when it is as it was written."""
@@ -261,18 +255,34 @@ class CheckpointStore:
     def _fetch(self, handle: StateHandle) -> tuple[bytes | None, str | None]:
         """The content and what is wrong with it."""
         data = handle.inline if handle.path is None else self._read(self._state(handle.path))
-        if data is None:
-            return None, f"missing; {handle.size} bytes with checksum {handle.checksum} should be there"
-        if len(data) != handle.size:
-            return data, f"has {len(data)} bytes and should have {handle.size}"
-        if checksum(data) != handle.checksum:
-            return data, f"has the checksum {checksum(data)} and should have {handle.checksum}"
-        return data, None
+        return data, flaw_of(data, handle)
 
     def _state(self, path: str) -> str:
         if attempt_of(path) is None:
             raise InternalError(f"{path!r} is not the path of a file of state of job {self.job}")
         return f"{self.job}/{path}"
+
+
+def flaw_of(data: bytes | None, handle: StateHandle) -> str | None:
+    """In what way `data`, None where nothing was found, is not the content that `handle` stands for."""
+    if data is None:
+        return f"missing; {handle.size} bytes with checksum {handle.checksum} should be there"
+    if len(data) != handle.size:
+        return f"has {len(data)} bytes and should have {handle.size}"
+    if checksum(data) != handle.checksum:
+        return f"has the checksum {checksum(data)} and should have {handle.checksum}"
+    return None
+
+
+def problems_in(manifest: Manifest, damage_of: Callable[[StateHandle], str | None]) -> list[Problem]:
+    """Every handle of `manifest` with which `damage_of` finds something wrong."""
+    return [
+        Problem(operator.name, record.subtask, handle.path or "inline", why)
+        for operator in manifest.operators
+        for record in operator.subtasks
+        for handle in record.snapshot.all_handles
+        if (why := damage_of(handle)) is not None
+    ]
 
 
 def state_path(attempt: Attempt, checkpoint: CheckpointId, task: TaskId, operator: OperatorName, part: str) -> str:

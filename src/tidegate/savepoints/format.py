@@ -17,7 +17,7 @@ import msgspec
 from tidegate.checkpoint import manifest as manifests
 from tidegate.checkpoint.manifest import Manifest, OperatorRecord
 from tidegate.checkpoint.protocol import OperatorSnapshot, StateHandle
-from tidegate.checkpoint.store import Problem, checksum
+from tidegate.checkpoint.store import Problem, checksum, flaw_of, problems_in
 from tidegate.errors import CorruptError, InternalError, InvalidError, TidegateError
 from tidegate.ids import OperatorName, is_name
 from tidegate.state.backend import PIECE
@@ -180,13 +180,7 @@ class SavepointReader:
 
     def verify(self) -> list[Problem]:
         """What of the state is missing, cut off or changed; every file is read. Raises as `manifest` does."""
-        return [
-            Problem(operator.name, record.subtask, handle.path or "inline", why)
-            for operator in self.manifest().operators
-            for record in operator.subtasks
-            for handle in record.snapshot.all_handles
-            if (why := self.damage_of(handle)) is not None
-        ]
+        return problems_in(self.manifest(), self.damage_of)
 
     def damage_of(self, handle: StateHandle) -> str | None:
         """What is wrong with the content that `handle` stands for; None when it is as it was written."""
@@ -204,13 +198,7 @@ class SavepointReader:
                 data = self.storage.read(handle.path)
             except NotFound:
                 data = None
-        if data is None:
-            return None, f"missing; {handle.size} bytes with checksum {handle.checksum} should be there"
-        if len(data) != handle.size:
-            return data, f"has {len(data)} bytes and should have {handle.size}"
-        if checksum(data) != handle.checksum:
-            return data, f"has the checksum {checksum(data)} and should have {handle.checksum}"
-        return data, None
+        return data, flaw_of(data, handle)
 
 
 def is_savepoint(storage: Storage) -> bool:

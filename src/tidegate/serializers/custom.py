@@ -11,7 +11,7 @@ from typing import Any, Generic, Protocol, TypeVar, cast, get_origin
 
 from tidegate.errors import CorruptError, InvalidError
 from tidegate.ids import is_name
-from tidegate.serializers.port import check_id
+from tidegate.serializers.port import check_id, check_instance
 from tidegate.serializers.stamped import unstamped_id, without_stamp
 from tidegate.serializers.types import SERIALIZED, type_name
 
@@ -90,11 +90,7 @@ class CustomSerializer(Generic[T]):
         return isinstance(value, self._class)
 
     def admit(self, value: Any) -> T:
-        if not isinstance(value, self._class):
-            raise InvalidError(
-                f"{self.label} is declared {self.type_spelling} and was given a {type(value).__name__}",
-                remedy="Write what was declared, or declare what is written.",
-            )
+        check_instance(value, self._class, self.label, self.type_spelling)
         return cast(T, value)
 
     def encode(self, value: T) -> bytes:

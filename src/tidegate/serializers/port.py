@@ -72,3 +72,12 @@ def check_id(stored: str, declared: str, label: str) -> None:
             f"{label} was written by the serializer {stored} and is declared with {declared}",
             remedy="Declare the serializer that wrote it, or give the new state another name.",
         )
+
+
+def check_instance(value: Any, cls: type, label: str, spelling: str) -> None:
+    """Raise InvalidError unless `value`, of what `label` names, is of the declared class or of one derived from it."""
+    if not isinstance(value, cls):
+        raise InvalidError(
+            f"{label} is declared {spelling} and was given a {type(value).__name__}",
+            remedy="Write what was declared, or declare what is written.",
+        )
