@@ -123,13 +123,14 @@ class Stream(Generic[Record]):
         """
         operator = self._builder.name("key_by", name, default=f"{self._operator}-key")
         check_function(operator, "key_by", selector)
-        check_key_type(operator, key_type)
+        declared = check_key_type(operator, key_type)
         self._add_function_operator(
             operator,
             "key_by",
             lambda errors: KeyByOperator(selector, KeyChecker(operator, key_type).check, errors),
             self._builder.node(self._operator).parallelism,
             on_error,
+            key_type=declared,
         )
         return KeyedStream(self._builder, operator)
 
@@ -255,6 +256,7 @@ class Stream(Generic[Record]):
         make: Callable[[OnError], Operator],
         parallelism: int | None,
         on_error: OnErrorArgument,
+        key_type: str = "",
     ) -> None:
         policy, tag = error_policy(operator, on_error)
         errors = OnError(skip=policy is ErrorPolicy.SKIP, tag=tag)
@@ -265,6 +267,7 @@ class Stream(Generic[Record]):
                 (self._edge(),),
                 check_parallelism(operator, parallelism),
                 factory=partial(make, errors),
+                key_type=key_type,
                 side_outputs=(tag,) if tag is not None else (),
                 on_error=policy,
                 error_tag=tag,

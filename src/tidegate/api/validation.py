@@ -62,10 +62,10 @@ def _is(test: Callable[[Any], bool], function: Any) -> bool:
     return test(function) or (not inspect.isroutine(function) and test(getattr(function, "__call__", None)))  # noqa: B004
 
 
-def check_key_type(operator: str, key_type: Any) -> None:
-    """Whether a declared `key_type` can be the type of keys; None declares nothing."""
+def check_key_type(operator: str, key_type: Any) -> str:
+    """Whether a declared `key_type` can be the type of keys, and how checkpoints spell it; None declares nothing."""
     try:
-        KeyChecker(operator, key_type)
+        return KeyChecker(operator, key_type).key_type
     except InvalidError as error:
         raise _about(operator, error) from error
 

@@ -80,6 +80,8 @@ class LogicalNode:
     keyed: bool = False
     """Has keyed state: its inputs are partitioned by HASH, but for one that is broadcast."""
     states: tuple[StateDeclaration, ...] = ()
+    key_type: str = ""
+    """Of a `key_by` that declares one: the type of its keys, as checkpoints spell it."""
     side_outputs: tuple[str, ...] = ()
     on_error: ErrorPolicy = ErrorPolicy.FAIL
     error_tag: str | None = None
@@ -113,6 +115,11 @@ class LogicalGraph:
     @property
     def sinks(self) -> tuple[LogicalNode, ...]:
         return self.select(lambda node: node.sink is not None)
+
+    def key_types(self, node: LogicalNode) -> tuple[str, ...]:
+        """What is declared of the keys that a keyed operator gets."""
+        keyed = {edge.upstream for edge in node.inputs if edge.partitioning is Partitioning.HASH}
+        return tuple(other.key_type for other in self.nodes if other.name in keyed and other.key_type)
 
     def fingerprint(self) -> Fingerprint:
         """Names, kinds, states, edges; nothing that depends on the process."""

@@ -12,7 +12,7 @@ from tidegate.ids import OperatorName, SubtaskIndex, WorkerIndex
 from tidegate.runtime.control import RestoredOperator
 from tidegate.scheduling.settings import JobSettings
 from tidegate.serializers import check_evolution
-from tidegate.state.key_groups import groups_of
+from tidegate.state.key_groups import groups_of, merge_key_types
 
 _GO_BACK = (
     "Run the program that wrote it, give --allow-non-restored-state to drop what it has no place for, or start with "
@@ -43,6 +43,7 @@ def check_restorable(
     for record in manifest.operators:
         if record.name in nodes:
             _check_operator(record, nodes[record.name], what)
+            _check_keys(record, graph.key_types(nodes[record.name]), what)
     return tuple(f"{text}: dropped" for text in left)
 
 
@@ -86,6 +87,19 @@ def _check_operator(record: OperatorRecord, node: LogicalNode, what: str) -> Non
                 remedy="Declare it as it was, or give the new state another name.",
             )
         check_evolution(stored, declared[name], f"operator {record.name} in {what}")
+
+
+def _check_keys(record: OperatorRecord, declared: tuple[str, ...], what: str) -> None:
+    """A key's type decides where its state is, so it never changes. One that is not declared shows with the first
+    key."""
+    for stored in dict.fromkeys(snapshot.key_type for snapshot in record.snapshots):
+        for key_type in declared:
+            if merge_key_types(stored, key_type) is None:
+                raise InvalidError(
+                    f"operator {record.name!r} has keys of type {stored} in {what}, and of type {key_type} in the "
+                    "program",
+                    remedy="A key can never change its type: convert it in key_by, or give the operator another name.",
+                )
 
 
 def _check_bounds(record: OperatorRecord, is_bounded: bool, what: str) -> None:
