@@ -16,15 +16,15 @@ from tests.integration.exactly_once import Answer
 from tests.integration.running import KILLED, Bench, Started
 from tests.integration.streams import Stream
 
-WIDTHS = [(2, 3), (3, 1), (1, 4)]
-BACKENDS = ["memory", "fs", "rocksdb"]
-LASTING = ["fs", "rocksdb"]
+WIDTHS = ((2, 3), (3, 1), (1, 4))
+BACKENDS = ("memory", "fs", "rocksdb")
+LASTING = ("fs", "rocksdb")
 """Backends whose checkpoints are still there when the JobManager is not."""
 USERS = 700
 STREAM = Stream(pause=0.0, count=6000)
 SECONDS = 8.0
 """About as long it takes to read all of it, where a test has something to do in the middle."""
-PLACES = ["capture:after:3@worker-0", "upload:after:4@worker-0", "log-append:after:3@jobmanager"]
+PLACES = ("capture:after:3@worker-0", "upload:after:4@worker-0", "log-append:after:3@jobmanager")
 
 
 def options(backend: str, parallelism: int) -> tuple[str, ...]:
@@ -44,14 +44,21 @@ class StateMatrix:
     """The same: backend before, backend after, parallelism before."""
     options: tuple[str, ...] = ()
     """Of the command."""
+    widths: Sequence[tuple[int, int]] = WIDTHS
+    places: Sequence[str] = PLACES
+    begins_with: Sequence[str] = BACKENDS
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         if "place" in metafunc.fixturenames:
-            kills = [(backend, *widths, place) for backend in LASTING for widths in WIDTHS for place in PLACES]
+            kills = [
+                (backend, *widths, place) for backend in LASTING for widths in self.widths for place in self.places
+            ]
             is_quick = lambda backend, old, new, place: (backend, old, place) in self.quick_kills  # noqa: E731
             metafunc.parametrize(("backend", "old", "new", "place"), cases(kills, is_quick))
         elif "before" in metafunc.fixturenames:
-            changes = [(before, after, *widths) for before in BACKENDS for after in LASTING for widths in WIDTHS]
+            changes = [
+                (before, after, *widths) for before in self.begins_with for after in LASTING for widths in self.widths
+            ]
             is_quick = lambda before, after, old, new: (before, after, old) in self.quick_changes  # noqa: E731
             metafunc.parametrize(("before", "after", "old", "new"), cases(changes, is_quick))
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.running import Bench
-from tests.integration.test_state_matrix import PLACES, StateMatrix
+from tests.integration.test_state_matrix import LASTING, PLACES, StateMatrix
 from tests.kafka.brokers import Broker
 from tests.kafka.medium import STREAM, kafka_bench
 
@@ -21,5 +21,8 @@ class TestKafka(StateMatrix):
     """Where each case takes some seconds."""
 
     options = STREAM.options
+    widths = ((2, 3),)
+    places = PLACES[2:]
+    begins_with = LASTING
     quick_kills = frozenset({("rocksdb", 2, PLACES[2])})
-    quick_changes = frozenset({("fs", "rocksdb", 1)})
+    quick_changes = frozenset({("fs", "rocksdb", 2)})
