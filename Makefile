@@ -15,7 +15,7 @@ PYTHONS := $(or $(PYTHON),python3.14 python3.13 python3.12 python3.11 python3)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo kafka kafka-ready test test-long lint format types sim bench bench-local clean
+.PHONY: help demo kafka kafka-ready test test-long lint format types sim bench bench-local bench-state clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
@@ -58,6 +58,10 @@ bench-local: $(READY) ## measure throughput and checkpoint pauses on the embedde
 
 bench: $(READY) ## measure throughput from Kafka to Kafka, beside a bare loop (BENCH_ARGS=...)
 	@$(RUN)/python benchmarks/kafka_totals.py $(BENCH_ARGS)
+
+bench-state: $(READY) ## measure the pause at a barrier and the state backends beside each other (BENCH_ARGS=...)
+	@$(RUN)/python benchmarks/state_pause.py $(BENCH_ARGS)
+	@$(RUN)/python benchmarks/state_backends.py
 
 clean: ## remove everything that these commands made, .venv too
 	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist demo-data

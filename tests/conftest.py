@@ -22,13 +22,17 @@ settings.load_profile("repeatable")
 
 
 @pytest.fixture(autouse=True)
-def own_environment(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+def own_environment(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     """No setting of the user's machine reaches a test; default folders lie in the test's own."""
     for name in sorted(os.environ):
         if name.startswith("TIDEGATE_"):
             monkeypatch.delenv(name)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state-home")))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache-home")))
+    if not {"kafka", "hdfs"} & set(request.path.parts):
+        # Those find the jars of their brokers in the user's cache.
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache-home")))
 
 
 @pytest.fixture(autouse=True)

@@ -156,6 +156,7 @@ class Bench:
         own += ["--restart", "fixed-delay:10:20ms", *options]
         mark = self._marks.setdefault((job, fail_point), self._folder / f"mark-{len(self._marks)}")
         environment = {"XDG_RUNTIME_DIR": str(self._sockets), "TIDEGATE_FAIL_POINT": fail_point}
+        environment["XDG_CACHE_HOME"] = str(self._folder / "cache")
         environment["TIDEGATE_FAIL_POINT_MARK"] = str(mark)
         said = self._folder / f"said-{len(self._starts)}"
         with said.open("wb") as file:

@@ -38,7 +38,7 @@ class Point(NamedTuple):
         return ":".join(self.place.split("@")[0].split(":")[:2])
 
 
-# For each checkpoint the JobManager triggers twice, a worker captures and uploads twice and sends three messages. So
+# For each checkpoint the JobManager triggers twice, a worker captures and uploads twice and sends four messages. So
 # most of these stand in checkpoint 2 or 3, some between the two halves of a step.
 POINTS = (
     Point("trigger:after:5@jobmanager", "jobmanager", FEW, is_quick=True),
@@ -47,8 +47,8 @@ POINTS = (
     Point("capture:after:5@worker-0", "worker", MANY, is_quick=True),
     Point("upload:before:5@worker-1", "worker", MANY),
     Point("upload:after:6@worker-0", "worker", MANY, is_quick=True),
-    Point("acknowledge:before:7@worker-0", "worker", FEW, is_quick=True),
-    Point("acknowledge:after:8@worker-1", "worker", MANY),
+    Point("acknowledge:before:9@worker-0", "worker", FEW, is_quick=True),
+    Point("acknowledge:after:10@worker-1", "worker", MANY),
     Point("log-append:before:3@jobmanager", "jobmanager", MANY, is_quick=True),
     Point("log-append:after:3@jobmanager", "jobmanager", MANY, is_quick=True),
     Point("commit:before:2@worker-0", "worker", FEW),
@@ -56,7 +56,7 @@ POINTS = (
     Point("recovery-commit:before@jobmanager", "jobmanager", MANY, "log-append:after:3@jobmanager"),
     Point("recovery-commit:after@jobmanager", "jobmanager", FEW, "commit:before:2@worker-0", is_quick=True),
     Point("recovery-abort:before@jobmanager", "jobmanager", FEW, "log-append:before:3@jobmanager", is_quick=True),
-    Point("recovery-abort:after@jobmanager", "jobmanager", MANY, "acknowledge:before:8@worker-1"),
+    Point("recovery-abort:after@jobmanager", "jobmanager", MANY, "acknowledge:before:10@worker-1"),
 )
 VICTIMS: tuple[Victim, ...] = ("worker", "jobmanager", "everything")
 

@@ -55,7 +55,7 @@ def assert_ends_as_taken_over(zombie: Started) -> None:
         "log-append:before:3",
         slow("log-append:after:3"),
         slow("trigger:after:5"),
-        slow("acknowledge:before:7"),
+        slow("acknowledge:before:9"),
         slow("commit:before:2"),
         slow("commit:after:2"),
     ],
@@ -119,7 +119,7 @@ def test_a_zombie_that_wakes_up_while_its_successor_is_at_work_is_turned_away(be
 def test_a_worker_that_stands_still_costs_checkpoints_and_then_its_life_but_no_record(bench: Bench) -> None:
     answer = fill(bench)
     options = ["--checkpoint-timeout", "300ms", "--set", "checkpoints.tolerable_failures=1"]
-    started = bench.start(*ARGUMENTS, fail_point="acknowledge:before:4@worker-1=stop", options=options)
+    started = bench.start(*ARGUMENTS, fail_point="acknowledge:before:5@worker-1=stop", options=options)
     started.wait_for_fail_point()
     assert 0 < bench.read_up_to() < COUNT, "not in the middle of the stream"
     assert started.wait() == 0, started.said

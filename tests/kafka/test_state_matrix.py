@@ -25,4 +25,3 @@ class TestKafka(StateMatrix):
     places = PLACES[2:]
     begins_with = LASTING
     quick_kills = frozenset({("rocksdb", 2, PLACES[2])})
-    quick_changes = frozenset({("fs", "rocksdb", 2)})

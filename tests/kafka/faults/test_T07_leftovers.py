@@ -93,7 +93,7 @@ def test_T09_an_id_that_a_completed_checkpoint_names_is_not_opened_again_while_l
     job.feed(4000)
     options = ["--checkpoint-interval", "500ms", "--checkpoint-timeout", "500ms"]
     options += ["--set", "checkpoints.tolerable_failures=9"]
-    started = job.start("--pause", "0.001", options=options, fail_point="acknowledge:before:10@worker-1=stop")
+    started = job.start("--pause", "0.001", options=options, fail_point="acknowledge:before:13@worker-1=stop")
     wait_until_stopped(started)
     read, named = job.positions(), job.pending()
     assert named != []

@@ -128,7 +128,7 @@ def assert_the_zombie_is_turned_away(job: CountingJob, zombie: Started, successo
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("place", ["commit:before", "acknowledge:before:4", "upload:before:3"])
+@pytest.mark.parametrize("place", ["commit:before", "acknowledge:before:5", "upload:before:3"])
 def test_T27_workers_on_another_machine_that_wake_up_first_are_swept_and_hold_nobody_back(
     job: CountingJob, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
@@ -156,7 +156,7 @@ def test_T27_a_worker_that_wakes_up_while_its_job_goes_on_without_it_is_turned_a
     """It stands for longer than its checkpoints may take: the attempt fails, and the next one replaces it."""
     options = ["--checkpoint-timeout", "500ms", "--set", "checkpoints.tolerable_failures=0"]
     job.feed(2000)
-    started = job.start("--pause", "0.0005", options=options, fail_point="acknowledge:before:4@worker-1=stop")
+    started = job.start("--pause", "0.0005", options=options, fail_point="acknowledge:before:5@worker-1=stop")
     started.wait_for_fail_point()
     job.wait_for_all(started)
     interrupt(started)
@@ -176,7 +176,7 @@ def test_T14_what_an_abandoned_checkpoint_had_prepared_goes_with_the_next_that_c
     options = ["--checkpoint-interval", "500ms", "--checkpoint-timeout", "700ms"]
     options += ["--set", "checkpoints.tolerable_failures=9"]
     job.feed(3000)
-    started = job.start("--pause", "0.001", options=options, fail_point="acknowledge:before:7@worker-1=stop")
+    started = job.start("--pause", "0.001", options=options, fail_point="acknowledge:before:9@worker-1=stop")
     (stopped,) = wait_until_stopped(started)
     before = job.newest
     started.wait_until(lambda: "is abandoned" in started.said, "a checkpoint that is given up")
