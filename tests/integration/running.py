@@ -174,6 +174,9 @@ class Bench:
 
     def command(self, *words: str, timeout: float = 60) -> "subprocess.CompletedProcess[str]":
         """Run another command of the command line to its end, in the surroundings of the starts."""
+        if words[0] in ("savepoint", "stop") and (Path(self.checkpoints) / words[1]).exists():
+            # By its place: jobs of that name may run in other tests on this machine.
+            words = (*words, "--checkpoint-dir", str(self.checkpoints))
         return subprocess.run(
             [*TIDEGATE, *words],
             cwd=self._folder,

@@ -98,7 +98,9 @@ def test_a_savepoint_is_changed_by_hand_and_gone_on_from(project: Project, tmp_p
     project.write(UNBOUNDED)
     with project.start("app.py", "-p", "2", *FAST) as running:
         project.wait_until_read(running)
-        taken = project.run("stop", "totals", "--savepoint", str(tmp_path / "taken"))
+        # By its place: jobs of that name may run in other tests on this machine.
+        place = ("--checkpoint-dir", str(tmp_path / "state" / "tidegate"))
+        taken = project.run("stop", "totals", "--savepoint", str(tmp_path / "taken"), *place)
         assert taken.returncode == 0, taken.stderr
         assert running.ends() == 0
     before = project.output()
