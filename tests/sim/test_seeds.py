@@ -18,6 +18,8 @@ FOUND = {
     "the same step, so nothing woke the task again, and the job waited for it for ever.",
     1788: "An attempt failed while the savepoint to stop with was being written. That failed, too, so the job was to "
     "go on, and no attempt followed.",
+    1875: "A task asked the sink for room, got a no, asked once more for how long to wait, got a yes, and slept until "
+    "its next timer with records before it.",
     2701: "A JobManager that had created the log slept, and won a position that others had used and pruned since: it "
     "ran the whole job once more. The entry below, which is never pruned, was its own.",
     3487: "A JobManager that never took over was stopped while it waited to start workers again: it committed, aborted "

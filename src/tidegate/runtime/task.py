@@ -207,12 +207,14 @@ class Task:
         for output in self._outputs:
             output.flush_due(now)
         worked = False
-        while self._can_go_on() and self._advance(now):
+        # Asked once for each piece of work and not again for the wait: the sink might answer otherwise then, and nobody
+        # would come back to the work that was held back by its first answer.
+        while (can_go_on := self._can_go_on()) and self._advance(now):
             worked = True
             now = self._clock.now().monotonic
             if now >= self._step_ends_at:
                 break
-        return Progress(worked, self._wake_at(now))
+        return Progress(worked, self._wake_at(now, can_go_on))
 
     def _announce(self) -> None:
         driver = self._parts.sink_driver
@@ -320,14 +322,14 @@ class Task:
             output.broadcast(EndOfInput())
         self._send(TaskEnded(self.id))
 
-    def _wake_at(self, now: float) -> float | None:
+    def _wake_at(self, now: float, can_go_on: bool) -> float | None:
         deadlines = [output.next_deadline for output in self._outputs]
         due = self._timers.wake_at
-        if due is not None and self._can_go_on():
+        if due is not None and can_go_on:
             deadlines.append(due)
         if self._parts.sink_driver is not None:
             deadlines.append(self._parts.sink_driver.wake_at)
-        if self._parts.source is not None and not self._input_has_ended and self._can_go_on():
+        if self._parts.source is not None and not self._input_has_ended and can_go_on:
             deadlines.append(self._source_poll.next_at(now))
         return min((at for at in deadlines if at is not None), default=None)
 
