@@ -33,6 +33,7 @@ from tidegate.graph.physical import build_physical
 from tidegate.ids import Attempt, CheckpointId, LogInstance
 from tidegate.metrics import JobResult, JobStatus, OpenReporter, Reporter
 from tidegate.runtime.control import RuntimeOptions
+from tidegate.runtime.state_backends import ROCKSDB
 from tidegate.scheduling.job_manager import JobManager
 from tidegate.scheduling.performer import JobManagerPerformer
 from tidegate.scheduling.settings import JobManagerIdentity, JobSettings
@@ -43,7 +44,6 @@ from tidegate.storage.port import Storage
 from tidegate.storage.resolve import open_storage
 
 MEMORY = "memory"
-ROCKSDB = "rocksdb"
 IN_MEMORY_URL = "memory:"
 
 

@@ -15,11 +15,11 @@ from tidegate.ids import KeyGroup
 from tidegate.state.backend import PIECE, StoredFiles
 from tidegate.state.chain import read_rows as read_pieces
 from tidegate.state.pieces import StoredRow
+from tidegate.state.rocksdb import ROCKSDB
+from tidegate.state.rocksdb import read_rows as read_database
 
 Rows = Generator[StoredRow, None, None]
 """Closed when not read to the end."""
-
-ROCKSDB = "rocksdb"
 
 
 def read_rows(snapshot: OperatorSnapshot, files: StoredFiles, groups: range, scratch: Path) -> Rows:
@@ -35,8 +35,6 @@ def read_rows(snapshot: OperatorSnapshot, files: StoredFiles, groups: range, scr
     if forms == {PIECE}:
         yield from read_pieces(snapshot, files, groups)
     elif forms == {ROCKSDB}:
-        from tidegate.state.rocksdb import read_rows as read_database
-
         scratch.parent.mkdir(parents=True, exist_ok=True)
         yield from read_database(snapshot, files, groups, scratch)
     else:

@@ -15,7 +15,7 @@ from tidegate.state.backend import Maintenance, StoredFiles
 from tidegate.state.descriptors import StateDescriptor
 from tidegate.state.key_groups import KeyChecker, groups_of
 from tidegate.state.object_capture import MAX_VALUE_BYTES
-from tidegate.state.rocksdb.cache import CachedState, Cursor, Home
+from tidegate.state.rocksdb.cache import CachedState, FillingCursor, Home
 from tidegate.state.rocksdb.choice import make_handle
 from tidegate.state.rocksdb.cut import Cut, RocksCapture, Tables
 from tidegate.state.rocksdb.database import Database
@@ -60,7 +60,7 @@ class RocksStateBackend:
         self._checker = KeyChecker(operator)
         self._class: type | None = None
         """Keys of exactly this class need no further check."""
-        self._cursor = Cursor()
+        self._cursor = FillingCursor()
         self._database: Database | None = None
         self._home: Home | None = None
         self._handles: dict[str, CachedState] = {}

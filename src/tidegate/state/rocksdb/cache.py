@@ -8,13 +8,14 @@ object that user code got and still works on is never dropped before it is writt
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 from tidegate.errors import InternalError, InvalidError
 from tidegate.state.descriptors import StateDescriptor
 from tidegate.state.key_groups import group_of_bytes
 from tidegate.state.keys import encode_key
 from tidegate.state.object_capture import MAX_VALUE_BYTES
+from tidegate.state.object_handles import Cursor
 from tidegate.state.rocksdb.database import Database, after
 from tidegate.state.rocksdb.rows import StateRows, key_prefix
 
@@ -39,24 +40,13 @@ UNKNOWN = Absent()
 """In place of a value: nobody has looked yet."""
 
 
-class Cursor:
-    """The key that handles mean now. `is_full`: some cache has grown beyond its budget."""
+class FillingCursor(Cursor):
+    """`is_full`: some cache has grown beyond its budget."""
 
-    __slots__ = ("is_full", "key")
-    key: Any
-    is_full: bool
+    __slots__ = ("is_full",)
 
     def __init__(self) -> None:
         self.is_full = False
-
-    def __getattr__(self, name: str) -> NoReturn:
-        """Reached only while `key` was never set."""
-        if name != "key":
-            raise AttributeError(name)
-        raise InvalidError(
-            "state was used without a current key",
-            remedy="Use state in process_element (and what it calls), not in open() or close().",
-        )
 
 
 class Home(NamedTuple):
@@ -64,7 +54,7 @@ class Home(NamedTuple):
     that may be written for one key in one state at once."""
 
     database: Database
-    cursor: Cursor
+    cursor: FillingCursor
     groups: range
     max_parallelism: int
     next_number: Callable[[], int]
