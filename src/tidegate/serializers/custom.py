@@ -7,11 +7,11 @@ and what it gives back, and says whose code failed. It must never guess: what an
 import traceback
 from collections.abc import Callable
 from types import UnionType
-from typing import Any, Generic, Protocol, TypeVar, cast, get_origin
+from typing import Any, Generic, Protocol, TypeVar, get_origin
 
 from tidegate.errors import CorruptError, InvalidError
 from tidegate.ids import is_name
-from tidegate.serializers.port import check_id, check_instance
+from tidegate.serializers.port import OfOneClass, check_id
 from tidegate.serializers.stamped import unstamped_id, without_stamp
 from tidegate.serializers.types import SERIALIZED, type_name
 
@@ -64,13 +64,13 @@ def serialized(type: type[T], serializer: TypeSerializer[T]) -> Serialized[T]:
     return Serialized(type, serializer)
 
 
-class CustomSerializer(Generic[T]):
+class CustomSerializer(OfOneClass[T]):
     """The values of one class through the program's own serializer. `label` says in errors what the values are.
 
     Raises InvalidError when the class is none, or when the serializer has no id, version, `encode` or `decode`.
     """
 
-    __slots__ = ("_class", "_serializer", "_version", "classes", "id", "immutable", "label", "type_spelling")
+    __slots__ = ("_serializer", "_version", "classes", "id", "immutable")
 
     def __init__(self, declared: Serialized[T], label: str = "") -> None:
         cls = get_origin(declared.type) or declared.type
@@ -85,13 +85,6 @@ class CustomSerializer(Generic[T]):
         self.immutable = getattr(declared.serializer, "immutable", False) is True
         self.classes = frozenset({cls})
         self.type_spelling = f"{SERIALIZED}{cls.__module__}.{cls.__qualname__})"
-
-    def conforms(self, value: Any) -> bool:
-        return isinstance(value, self._class)
-
-    def admit(self, value: Any) -> T:
-        check_instance(value, self._class, self.label, self.type_spelling)
-        return cast(T, value)
 
     def encode(self, value: T) -> bytes:
         self.admit(value)

@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar, cast, get_origin
 
 from tidegate.errors import CorruptError, InvalidError
 from tidegate.serializers.containers import element_id
-from tidegate.serializers.port import PICKLE, check_id, check_instance
+from tidegate.serializers.port import PICKLE, OfOneClass, check_id
 from tidegate.serializers.stamped import unstamped, unstamped_id, without_stamp
 from tidegate.serializers.types import PICKLED, type_name
 
@@ -51,13 +51,13 @@ def pickle_warning(what: str, serializer: str) -> str | None:
     )
 
 
-class PickleSerializer(Generic[T]):
+class PickleSerializer(OfOneClass[T]):
     """Values of one class, or of its subclasses. `label` says in errors what the values are."""
 
     id = PICKLE
     immutable = False
     classes: frozenset[type] = frozenset()
-    __slots__ = ("_class", "label", "type_spelling")
+    __slots__ = ()
 
     def __init__(self, declared: Any, label: str = "") -> None:
         cls = get_origin(declared) or declared
@@ -66,13 +66,6 @@ class PickleSerializer(Generic[T]):
         self._class = cls
         self.label = label or "a value"
         self.type_spelling = f"{PICKLED}{cls.__module__}.{cls.__qualname__})"
-
-    def conforms(self, value: Any) -> bool:
-        return isinstance(value, self._class)
-
-    def admit(self, value: Any) -> T:
-        check_instance(value, self._class, self.label, self.type_spelling)
-        return cast(T, value)
 
     def encode(self, value: T) -> bytes:
         self.admit(value)

@@ -6,7 +6,7 @@ Nothing here may depend on the process: the bytes are read by another one, perha
 """
 
 from collections.abc import Callable
-from typing import Any, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 from tidegate.errors import InvalidError
 
@@ -74,10 +74,22 @@ def check_id(stored: str, declared: str, label: str) -> None:
         )
 
 
-def check_instance(value: Any, cls: type, label: str, spelling: str) -> None:
-    """Raise InvalidError unless `value`, of what `label` names, is of the declared class or of one derived from it."""
-    if not isinstance(value, cls):
-        raise InvalidError(
-            f"{label} is declared {spelling} and was given a {type(value).__name__}",
-            remedy="Write what was declared, or declare what is written.",
-        )
+class OfOneClass(Generic[T]):
+    """What serializers share whose values are of one class, or of one derived from it."""
+
+    __slots__ = ("_class", "label", "type_spelling")
+    _class: type
+    label: str
+    type_spelling: str
+
+    def conforms(self, value: Any) -> bool:
+        return isinstance(value, self._class)
+
+    def admit(self, value: Any) -> T:
+        """Raises InvalidError for a value of another class."""
+        if not isinstance(value, self._class):
+            raise InvalidError(
+                f"{self.label} is declared {self.type_spelling} and was given a {type(value).__name__}",
+                remedy="Write what was declared, or declare what is written.",
+            )
+        return cast(T, value)
