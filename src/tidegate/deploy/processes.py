@@ -92,8 +92,9 @@ def die_with_parent(parent: int) -> None:
 
 @contextmanager
 def without_interrupts() -> Iterator[None]:
-    """Ctrl-C and SIGTERM wait while this lasts. A process started meanwhile begins so, and keeps it until
-    `ignore_interrupts`: what a whole process group gets reaches it before its first line runs."""
+    """This thread is not interrupted by Ctrl-C and SIGTERM while this lasts (other threads of the process may be). A
+    process that it starts meanwhile begins so, and keeps it until `ignore_interrupts`: what a whole process group gets
+    reaches it before its first line runs."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
     try:
         yield

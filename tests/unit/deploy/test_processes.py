@@ -5,6 +5,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 
 import msgspec
@@ -121,7 +122,8 @@ def hold_an_interrupt() -> None:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with without_interrupts():
-            os.kill(os.getpid(), signal.SIGINT)
+            # To this thread: to the process, any thread that some library began could take it at once.
+            signal.pthread_kill(threading.get_ident(), signal.SIGINT)
             wait_until(lambda: signal.SIGINT in signal.sigpending(), "the signal")
             has_come.append(True)
     finally:
