@@ -21,6 +21,7 @@ from tidegate.api.stream import KeyedStream, Stream
 from tidegate.cli.program import main, run
 from tidegate.config import Config
 from tidegate.errors import TidegateError
+from tidegate.event_time.strategies import WatermarkGenerator, WatermarkStrategy
 from tidegate.formats import Bytes, Json, String
 from tidegate.savepoints.bootstrap import write_savepoint
 from tidegate.savepoints.operator_rows import OperatorRows
@@ -66,6 +67,8 @@ __all__ = [
     "Ttl",
     "TypeSerializer",
     "ValueState",
+    "WatermarkGenerator",
+    "WatermarkStrategy",
     "list_states",
     "main",
     "pickled",

@@ -26,11 +26,13 @@ from tidegate.api.validation import (
     check_key_type,
     check_parallelism,
     check_side_output,
+    check_watermarks,
     declarations,
     error_policy,
     reduced_state,
 )
 from tidegate.errors import InvalidError
+from tidegate.event_time.strategies import WatermarkStrategy
 from tidegate.graph.logical import ErrorPolicy, InputEdge, LogicalNode, Partitioning
 from tidegate.ids import OperatorName
 from tidegate.operators.contracts import Operator, Sink
@@ -107,6 +109,18 @@ class Stream(Generic[Record]):
         record goes either to the output or to the side output, never in part to both.
         """
         return self._function_operator("flat_map", FlatMapOperator, function, name, parallelism, on_error)
+
+    def assign_timestamps_and_watermarks(
+        self, strategy: WatermarkStrategy[Record], *, name: str | None = None, parallelism: int | None = None
+    ) -> "Stream[Record]":
+        """The same records with timestamps and watermarks made anew; those that they had are left behind. Given to
+        `Job.source` a strategy knows the source's splits and is better: here each subtask's records are taken for
+        one."""
+        operator = self._builder.name("timestamps", name)
+        check_watermarks(operator, strategy)
+        width = check_parallelism(operator, parallelism)
+        self._builder.add(LogicalNode(operator, "timestamps", (self._edge(),), width, watermarks=strategy))
+        return Stream(self._builder, operator)
 
     def key_by(
         self,
