@@ -6,6 +6,7 @@ therefore no function may change a record that it was given.
 
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 from typing import Any, Generic, Literal, TypeVar, overload
 
@@ -31,8 +32,10 @@ from tidegate.api.validation import (
     error_policy,
     reduced_state,
 )
+from tidegate.api.windowed import WindowedStream, check_windows
 from tidegate.errors import InvalidError
 from tidegate.event_time.strategies import WatermarkStrategy
+from tidegate.event_time.windows import EventTimeSessionWindows, WindowAssigner
 from tidegate.graph.logical import ErrorPolicy, InputEdge, LogicalNode, Partitioning
 from tidegate.ids import OperatorName
 from tidegate.operators.contracts import Operator, Sink
@@ -317,6 +320,19 @@ class KeyedStream(Generic[Key, T]):
         check_fails_on_error(name, "process", on_error)
         inputs = (self._edge(),)
         return self._behind(add_process(self._builder, KEYED, function, inputs, name, parallelism, side_outputs))
+
+    def window(
+        self,
+        assigner: WindowAssigner | EventTimeSessionWindows,
+        *,
+        allowed_lateness: str | timedelta = "0",
+        late: SideOutput[T] | None = None,
+    ) -> WindowedStream[Key, T]:
+        """The records of each key cut into windows of event time. A window that is complete still takes records for
+        `allowed_lateness`, and gives its result anew with each; what comes later than that goes to the side output
+        `late`, read from the stream behind, or is counted as skipped."""
+        lateness = check_windows(assigner, allowed_lateness, late)
+        return WindowedStream(self._builder, self._edge(), assigner, lateness, late, self._behind)
 
     @overload
     def connect(self, other: BroadcastStream[Other]) -> KeyedBroadcastConnectedStream[Key, T, Other]: ...
