@@ -54,9 +54,7 @@ types: $(READY) ## mypy, strict
 	@$(RUN)/mypy
 
 sim: $(READY) ## crash schedules in the simulated world, one for each seed (SEEDS=1000)
-	@$(RUN)/python -m tidegate.testing.sim --step 2 --seeds $(SEEDS) & even=$$!; \
-	$(RUN)/python -m tidegate.testing.sim --step 2 --first 1 --seeds $$(($(SEEDS) - 1)); odd=$$?; \
-	wait $$even && exit $$odd
+	@$(RUN)/tidegate-sim --seeds $(SEEDS) --jobs 0
 
 chaos: kafka-ready ## kill and stop all there is of a running job on Kafka (MINUTES=10 NODES=1|3 SEED=... KINDS=...)
 	@$(RUN)/python -m tests.chaos --minutes $(MINUTES) --nodes $(NODES) --seed $(SEED) --kinds "$(KINDS)" $(CHAOS_ARGS)
