@@ -6,6 +6,11 @@ PYTEST_ARGS ?=
 KAFKA_ARGS ?=
 BENCH_ARGS ?=
 SEEDS ?= 1000
+MINUTES ?= 10
+NODES ?= 1
+SEED ?= 0
+KINDS ?=
+CHAOS_ARGS ?=
 
 VENV := .venv
 RUN := $(VENV)/bin
@@ -15,7 +20,7 @@ PYTHONS := $(or $(PYTHON),python3.14 python3.13 python3.12 python3.11 python3)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo kafka kafka-ready test test-long lint format types sim bench bench-local bench-state clean
+.PHONY: help demo kafka kafka-ready test test-long lint format types sim chaos bench bench-local bench-state clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
@@ -49,9 +54,10 @@ types: $(READY) ## mypy, strict
 	@$(RUN)/mypy
 
 sim: $(READY) ## crash schedules in the simulated world, one for each seed (SEEDS=1000)
-	@$(RUN)/python -m tidegate.testing.sim --step 2 --seeds $(SEEDS) & even=$$!; \
-	$(RUN)/python -m tidegate.testing.sim --step 2 --first 1 --seeds $$(($(SEEDS) - 1)); odd=$$?; \
-	wait $$even && exit $$odd
+	@$(RUN)/tidegate-sim --seeds $(SEEDS) --jobs 0
+
+chaos: kafka-ready ## kill and stop all there is of a running job on Kafka (MINUTES=10 NODES=1|3 SEED=... KINDS=...)
+	@$(RUN)/python -m tests.chaos --minutes $(MINUTES) --nodes $(NODES) --seed $(SEED) --kinds "$(KINDS)" $(CHAOS_ARGS)
 
 bench-local: $(READY) ## measure throughput and checkpoint pauses on the embedded log (BENCH_ARGS=...)
 	@$(RUN)/python benchmarks/run.py $(BENCH_ARGS)

@@ -26,6 +26,8 @@ VertexName = NewType("VertexName", str)
 KeyGroup = NewType("KeyGroup", int)
 
 NAME_PATTERN = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_NUMBER = re.compile(r"0|[1-9][0-9]{0,17}")
+"""A number as it is written into an id, and in no other way."""
 
 
 def is_name(text: str) -> bool:
@@ -47,7 +49,8 @@ class TransactionalId(msgspec.Struct, frozen=True, order=True):
     """`<prefix>:<log instance>:<attempt>:<sink>:<subtask>:<slot>`: who opened a transaction.
 
     Attempts never share ids: a request sent by an earlier attempt that arrives late must not touch what a later one
-    opened. Ids are parsed, never matched by a common beginning: `app` must not claim what belongs to `app-1`.
+    opened. Ids are parsed, never matched by a common beginning: `app` must not claim what belongs to `app-1`. Each id
+    has one text: what somebody else called in a similar way, `app:…:07:…`, is not ours.
     """
 
     prefix: str
@@ -64,7 +67,7 @@ class TransactionalId(msgspec.Struct, frozen=True, order=True):
     def parse(cls, text: str) -> "TransactionalId | None":
         """The parts of `text`, or None when it is not an id of this form (then it is somebody else's)."""
         parts = text.split(":")
-        if len(parts) != 6 or not all(part.isdecimal() for part in (parts[2], parts[4], parts[5])):
+        if len(parts) != 6 or not all(map(_NUMBER.fullmatch, (parts[2], parts[4], parts[5]))):
             return None
         if not is_name(parts[0]) or not is_name(parts[1]) or not is_name(parts[3]):
             return None

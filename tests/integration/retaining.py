@@ -81,20 +81,20 @@ class Totals(SteppedJob):
         self.fed += more
         self.append(more)
 
-    def run_totals(self, parallelism: int, checkpoints: int = 0, from_checkpoint: int | None = None) -> None:
-        """Until so many more have completed, with some input before each, and all of it is covered."""
+    def run_totals(self, parallelism: int, checkpoints: int = 0, fed: int = 150, **beginning: Any) -> None:
+        """Until so many more have completed, with `fed` orders before each, and all of it is covered. beginning: as
+        `run`."""
         left = checkpoints
 
         def is_over() -> bool:
             nonlocal left
             left -= 1
             if left > 0:
-                self.feed(150)
+                self.feed(fed)
             return left <= 0 and self.is_covered()
 
         arguments = ["--log", str(self.log), "--orders", INPUT, "--out", OUTPUT, "--job", JOB]
-        job = totals_program.build(arguments)
-        self.run(job, parallelism, from_checkpoint=from_checkpoint, is_over=is_over)
+        self.run(totals_program.build(arguments), parallelism, is_over=is_over, **beginning)
 
     def run_as_supervised(self, parallelism: int, checkpoints: int) -> None:
         """The same, started again whenever it ends because something did not answer."""

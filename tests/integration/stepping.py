@@ -7,7 +7,7 @@ import os
 import signal
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -57,13 +57,13 @@ class SteppedJob:
         parallelism: int,
         *,
         allow: bool = False,
-        from_checkpoint: int | None = None,
         is_over: Callable[[], bool] | None = None,
+        **beginning: Any,
     ) -> None:
         """In this process. `is_over` is asked after each checkpoint whether the job is to be stopped; without it, that
-        is when a checkpoint covers all input. Raises as the job ends."""
+        is when a checkpoint covers all input. `beginning`: of `StartOptions`. Raises as the job ends."""
         layers = read_layers(self.folder, self.folder, {}, self.settings(parallelism))
-        options = StartOptions(allow_non_restored_state=allow, from_checkpoint=from_checkpoint)
+        options = StartOptions(allow_non_restored_state=allow, **beginning)
         stopper = Stopper(is_over or self.is_covered)
         run_job(job, layers, options, lambda _: stopper)
 

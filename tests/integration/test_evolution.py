@@ -157,7 +157,7 @@ def begun(folder: Path, evolution: str, backend: str) -> Evolving:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("evolution", ACCEPTED)
-def test_the_next_versions_read_what_the_first_ones_stored(tmp_path: Path, evolution: str, backend: str) -> None:
+def test_B07_the_next_versions_read_what_the_first_ones_stored(tmp_path: Path, evolution: str, backend: str) -> None:
     evolving = begun(tmp_path, evolution, backend)
     last = len(evolving.versions) - 1
     for step in range(1, last + 1):
@@ -207,7 +207,7 @@ MESSAGES: dict[str, list[str]] = {
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("evolution", REFUSED)
-def test_a_version_that_does_not_fit_is_refused_before_anything_is_touched(
+def test_B07_a_version_that_does_not_fit_is_refused_before_anything_is_touched(
     tmp_path: Path, evolution: str, backend: str
 ) -> None:
     evolving = begun(tmp_path, evolution, backend)
@@ -245,7 +245,7 @@ def test_a_version_that_does_not_fit_ends_the_command_with_2_and_goes_on_when_me
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_after_the_first_checkpoint_only_the_newest_form_is_stored(tmp_path: Path, backend: str) -> None:
+def test_B07_after_the_first_checkpoint_only_the_newest_form_is_stored(tmp_path: Path, backend: str) -> None:
     evolving = begun(tmp_path, "a field is removed, and comes back with another type", backend)
     evolving.feed(1, 10)
     evolving.run_step(1)

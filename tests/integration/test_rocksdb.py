@@ -38,7 +38,7 @@ def folders(bench: Bench, local: Path) -> list[str]:
         pytest.param("log-append:after:4@jobmanager", marks=pytest.mark.slow),
     ],
 )
-def test_a_process_killed_in_a_checkpoint_changes_nothing(bench: Bench, tmp_path: Path, place: str) -> None:
+def test_B13_a_process_killed_in_a_checkpoint_changes_nothing(bench: Bench, tmp_path: Path, place: str) -> None:
     answer = STREAM.fill(bench, USERS)
     started = start(bench, tmp_path / "local", place)
     started.wait_for_fail_point()
@@ -47,7 +47,7 @@ def test_a_process_killed_in_a_checkpoint_changes_nothing(bench: Bench, tmp_path
 
 
 @pytest.mark.parametrize("loss", ["nothing", "everything", "a byte"])
-def test_local_files_of_a_killed_job_are_a_cache_that_may_be_gone_or_wrong(
+def test_B12_local_files_of_a_killed_job_are_a_cache_that_may_be_gone_or_wrong(
     bench: Bench, tmp_path: Path, loss: str
 ) -> None:
     answer, local = STREAM.fill(bench, USERS), tmp_path / "local"
@@ -68,7 +68,7 @@ def test_local_files_of_a_killed_job_are_a_cache_that_may_be_gone_or_wrong(
     bench.assert_right(answer)
 
 
-def test_files_of_killed_attempts_are_gone_when_a_checkpoint_has_completed(bench: Bench, tmp_path: Path) -> None:
+def test_B12_files_of_killed_attempts_are_gone_when_a_checkpoint_has_completed(bench: Bench, tmp_path: Path) -> None:
     answer, local = STREAM.fill(bench, USERS), tmp_path / "local"
     started = start(bench, local, "capture:after:4@worker-1")
     started.wait_until(lambda: folders(bench, local) != [], "the first attempt's files")

@@ -42,7 +42,7 @@ def stopped_with(bench: Bench, path: Path) -> Answer:
 
 
 @pytest.mark.parametrize("place", EXPORT)
-def test_a_job_that_dies_while_it_writes_a_savepoint_goes_on_and_writes_the_next(
+def test_C11_a_job_that_dies_while_it_writes_a_savepoint_goes_on_and_writes_the_next(
     bench: Bench, tmp_path: Path, place: str
 ) -> None:
     answer = STREAM.fill(bench, MANY)

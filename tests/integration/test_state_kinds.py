@@ -48,7 +48,7 @@ def finish(project: KindsProject, parallelism: int, *words: str) -> None:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.slow
-def test_every_kind_of_state_survives_kills_and_moves_from_two_to_three_to_one_to_four(
+def test_B05_every_kind_of_state_survives_kills_and_moves_from_two_to_three_to_one_to_four(
     project: KindsProject, backend: str
 ) -> None:
     words = ["--state-backend", backend]

@@ -80,7 +80,7 @@ def empty(path: Path) -> None:
 @pytest.mark.parametrize(
     "harm", [flip_in_front, pytest.param(truncate, marks=pytest.mark.slow), pytest.param(empty, marks=pytest.mark.slow)]
 )
-def test_a_damaged_newest_entry_stops_the_job_until_somebody_says_how_to_go_on(
+def test_C10_a_damaged_newest_entry_stops_the_job_until_somebody_says_how_to_go_on(
     stored: Project, harm: Callable[[Path], None]
 ) -> None:
     before = sum(map(len, stored.output().values()))
@@ -137,7 +137,7 @@ def state_file(project: Project) -> Path:
     return project.checkpoints / "totals" / found[0]
 
 
-def test_a_flipped_byte_in_a_state_file_stops_the_job_and_verify_finds_it(stored: Project) -> None:
+def test_B04_a_flipped_byte_in_a_state_file_stops_the_job_and_verify_finds_it(stored: Project) -> None:
     path = state_file(stored)
     flip(path, path.stat().st_size // 2)
     assert_refused(stored.run("run", "app.py"), 3, path.name, "--from-checkpoint")
@@ -178,7 +178,7 @@ def test_a_missing_state_file_stops_the_job(stored: Project) -> None:
         ),
     ],
 )
-def test_a_program_that_does_not_fit_its_checkpoint_is_refused(
+def test_B07_a_program_that_does_not_fit_its_checkpoint_is_refused(
     stored: Project, changes: list[Change], said: list[str]
 ) -> None:
     stored.append([{"user": "user-1", "amount": 1}])
@@ -186,7 +186,7 @@ def test_a_program_that_does_not_fit_its_checkpoint_is_refused(
     assert_refused(stored.run("run", "app.py"), 2, *said)
 
 
-def test_another_max_parallelism_is_refused_with_the_old_one(stored: Project) -> None:
+def test_B06_another_max_parallelism_is_refused_with_the_old_one(stored: Project) -> None:
     done = stored.run("run", "app.py", "--set", "max_parallelism=64")
     assert_refused(done, 2, "was written with max_parallelism 128, the job now has 64", "Set max_parallelism to 128")
 

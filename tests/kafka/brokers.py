@@ -96,9 +96,14 @@ class Broker:
     def bootstrap(self) -> str:
         return self.kafka.bootstrap
 
+    @property
+    def direct(self) -> str:
+        """Where the test itself reads, writes and looks: past the proxies, where there are any."""
+        return self.bootstrap if self.kafka.advertised_ports is None else self.kafka.internal_bootstrap
+
     def _configuration(self, **settings: Any) -> dict[str, Any]:
         named = {name.replace("_", "."): value for name, value in settings.items()}
-        return {"bootstrap.servers": self.bootstrap, "log_level": 0, **named, **self._settings}
+        return {"bootstrap.servers": self.direct, "log_level": 0, **named, **self._settings}
 
     # ---- topics ----------------------------------------------------------------------------------------------------
 
@@ -124,10 +129,12 @@ class Broker:
 
     def _await_partitions(self, topic: str, count: int) -> None:
         """Until all have a leader: a topic is made a moment before it can be used."""
-        for _ in range(1000):
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline:
             partitions = self.admin.list_topics(topic, timeout=PATIENCE).topics[topic].partitions
             if len(partitions) == count and all(one.leader >= 0 for one in partitions.values()):
                 return
+            time.sleep(0.005)
         raise AssertionError(f"{topic} has no leaders for {count} partitions")
 
     # ---- writing ---------------------------------------------------------------------------------------------------

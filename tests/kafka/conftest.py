@@ -4,12 +4,14 @@ Where it cannot be started, the tests that need it fail with the reason: a test 
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.kafka.brokers import VERSION, Broker
+from tests.kafka.proxy import ProxiedBroker, proxied_broker
 from tidegate.deploy.dev_kafka import DevKafka
 
 
@@ -47,3 +49,35 @@ def own_kafka(tmp_path: Path) -> Iterator[OwnKafka]:
     finally:
         for cluster in clusters:
             cluster.kill_all()
+
+
+ProxiedKafka = Callable[..., ProxiedBroker]
+
+
+@pytest.fixture
+def proxied_kafka(tmp_path: Path) -> Iterator[ProxiedKafka]:
+    """`proxied_kafka(nodes=1, settings={}, ...)` starts a cluster of the test's own whose clients come through a
+    proxy for each node; arguments are those of `DevKafka`."""
+    with ExitStack() as stack:
+
+        def start(nodes: int = 1, **arguments: Any) -> ProxiedBroker:
+            folder = tmp_path / f"proxied-kafka-{len(list(tmp_path.iterdir()))}"
+            return stack.enter_context(proxied_broker(**{"folder": folder, "nodes": nodes, **arguments}))
+
+        yield start
+
+
+@pytest.fixture(scope="session")
+def shared_proxied_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProxiedBroker]:
+    """For `network`."""
+    with proxied_broker(folder=tmp_path_factory.mktemp("proxied-kafka")) as started:
+        yield started
+
+
+@pytest.fixture
+def network(shared_proxied_kafka: ProxiedBroker) -> Iterator[ProxiedBroker]:
+    """One node behind a proxy, started when the first test asks for it, without faults at the beginning and at the end
+    of each test. Nobody kills, pauses or configures the node."""
+    yield shared_proxied_kafka
+    shared_proxied_kafka.heal()
+    shared_proxied_kafka.proxy.reset_connections()

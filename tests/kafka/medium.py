@@ -16,6 +16,11 @@ STREAM = Stream(pause=0.0005, options=("--checkpoint-interval", "200ms"))
 """A transaction begins and ends slower than in the embedded log, by some ten to some hundred milliseconds."""
 READERS_PATIENCE = 10.0
 """Seconds in which the markers of a commit are written and a record is read."""
+UNKNOWN_YET = (
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+)
 APPEND_PATIENCE = 60.0
 """Seconds; longer than a broker's restart."""
 
@@ -47,7 +52,7 @@ class KafkaMedium:
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
         self.arguments = ["--bootstrap", broker.bootstrap]
-        self._appender = KafkaAppender(broker.bootstrap)
+        self._appender = KafkaAppender(broker.direct)
         self._names: dict[str, str] = {}
         self._topics: set[str] = set()
 
@@ -62,12 +67,19 @@ class KafkaMedium:
             wait_until(lambda: self._knows(topic), f"the leaders of {topic}")
             self._topics.add(topic)
 
+    def add_partitions(self, topic: str, total: int) -> None:
+        """`total` partitions, with those it has."""
+        self.broker.add_partitions(topic, total)
+        # The old one would learn of them minutes later.
+        self._appender = KafkaAppender(self.broker.direct)
+
     def _knows(self, topic: str) -> bool:
-        """A broker may say in its metadata that it leads a partition a moment before it does."""
+        """A broker may say in its metadata that it leads a partition a moment before it does; of several, one may not
+        have heard of the topic yet."""
         try:
             self.broker.end_offsets(topic)
         except KafkaException as error:
-            if error.args[0].code() not in (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.UNKNOWN_LEADER_EPOCH):
+            if error.args[0].code() not in UNKNOWN_YET:
                 raise
             return False
         return True
@@ -89,7 +101,7 @@ class KafkaMedium:
     def transactional_ids(self, *states: str) -> list[str]:
         """Of the whole cluster; without `states` all that the coordinators know."""
         # A new client each time: an old one refuses for a while after the broker was away.
-        admin = KafkaAdminClient(bootstrap_servers=self.broker.bootstrap)
+        admin = KafkaAdminClient(bootstrap_servers=self.broker.direct)
         listed = admin.list_transactions(state_filters=list(states))
         admin.close()
         return sorted(one.transactional_id for found in listed.values() for one in found)

@@ -27,7 +27,8 @@ class SinkGround:
             partitions=partitions, config={name.replace("_", "."): value for name, value in config.items()}
         )
         self.prefix = unique("app")
-        self._tools = self.recovery()
+        self.tools = KafkaSink(broker.direct, self.topic).open_recovery()
+        """To look with, past the proxies."""
 
     def sink(self, topic: Any = None, **arguments: Any) -> KafkaSink:
         arguments = {"value": String(), "timeout": 50.0, **arguments}
@@ -75,7 +76,7 @@ class SinkGround:
 
     def state(self, slot: int = 0) -> str | None:
         """'Ongoing', 'CompleteCommit' and so on, as the coordinator says."""
-        found = self._tools.describe(self.id(slot))
+        found = self.tools.describe(self.id(slot))
         return None if found is None else found.state
 
 

@@ -6,12 +6,17 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.sim.test_scenarios import calm_world, started, until
 from tidegate.checkpoint.log import Completed, Entry, Finished, ProcessRecord, Takeover
 from tidegate.checkpoint.manifest import OperatorRecord
+from tidegate.checkpoint.recovery import named_by
 from tidegate.checkpoint.store import encode_entry
-from tidegate.ids import Attempt, LogPosition
+from tidegate.ids import Attempt, CheckpointId, LogPosition
+from tidegate.scheduling import protocol as p
+from tidegate.scheduling.job import Phase
+from tidegate.testing.sim.checkers import check_left_files
 from tidegate.testing.sim.job import Total
-from tidegate.testing.sim.log_service import Record, Transaction, TransactionState
+from tidegate.testing.sim.log_service import Record, TransactionState
 from tidegate.testing.sim.world import World
 
 COMMITTED = TransactionState.COMPLETE_COMMIT
@@ -24,7 +29,7 @@ def world() -> World:
     """A finished world in which nothing is wrong."""
     finished = World(SEED)
     assert finished.run().violation is None
-    assert finished.keeps_order
+    assert finished.output.keeps_order
     return finished
 
 
@@ -74,13 +79,15 @@ OUTPUT: dict[str, Callable[[World], object]] = {
 @pytest.mark.parametrize("change", OUTPUT)
 def test_output_that_was_changed_is_found(world: World, change: str) -> None:
     OUTPUT[change](world)
-    world.output.committed(Transaction("any", 0, 1.0), keeps_order=True)
+    world.output.committed()
+    world.output.seen()
     world.output.check_complete()
     assert world.scheduler.violation is not None
 
 
 def test_output_that_was_not_changed_is_right(world: World) -> None:
-    world.output.committed(Transaction("any", 0, 1.0), keeps_order=True)
+    world.output.committed()
+    world.output.seen()
     world.output.check_complete()
     assert world.scheduler.violation is None
 
@@ -90,6 +97,36 @@ def test_a_commit_that_no_checkpoint_names_is_found(world: World) -> None:
     world.ground.service.write(transaction, [("out-0", 0, output(world)[0].value)])
     world.ground.service.commit(transaction.id, transaction.epoch)
     assert "no completed checkpoint names it" in str(world.scheduler.violation)
+
+
+def test_an_id_that_is_used_again_while_the_newest_checkpoint_names_it_is_found(world: World) -> None:
+    named = named_by(world.log.manifests[-1])
+    assert named
+    world.ground.service.begin(min(named), 60.0)
+    assert "is used again" in str(world.scheduler.violation)
+
+
+def test_an_id_that_no_checkpoint_names_any_more_may_be_used_again(world: World) -> None:
+    older = sorted(id for manifest in world.log.manifests[:-1] for id in named_by(manifest))
+    free = [id for id in older if id not in named_by(world.log.manifests[-1])]
+    world.ground.service.begin(free[0], 60.0)
+    assert world.scheduler.violation is None
+
+
+def test_a_transaction_that_is_named_again_with_the_epoch_of_then_is_found(world: World) -> None:
+    entry = newest(world)
+    assert isinstance(entry.body, Completed)
+    manifest = msgspec.structs.replace(entry.body.manifest, checkpoint=CheckpointId(1000))
+    appended(world, msgspec.structs.replace(entry, body=Completed(manifest)))
+    assert "and an earlier one named epoch" in str(world.scheduler.violation)
+
+
+def test_a_transaction_of_another_attempt_is_found(world: World) -> None:
+    entry = newest(world)
+    assert isinstance(entry.body, Completed)
+    manifest = msgspec.structs.replace(entry.body.manifest, checkpoint=CheckpointId(1000), attempt=Attempt(99))
+    appended(world, msgspec.structs.replace(entry, body=Completed(manifest)))
+    assert "which is not an id of this attempt" in str(world.scheduler.violation)
 
 
 def test_a_transaction_that_is_left_open_is_found(world: World) -> None:
@@ -182,6 +219,67 @@ def test_a_file_that_is_left_over_or_missing_is_found(world: World) -> None:
     world.ground.blobs.put_if_absent("sim/chk-1-77/totals.0.keyed-0", b"nobody's")
     world.log.check_files(excused=[])
     assert "is left over" in str(world.scheduler.violation)
+
+
+def test_a_file_of_a_checkpoint_in_the_log_that_is_deleted_is_found() -> None:
+    world = calm_world()
+    world.supervisor.start()
+    until(world, lambda: len(world.log.manifests) > 0 and bool(world.log.manifests[-1].files))
+    world.ground.blobs.delete(f"sim/{min(world.log.manifests[-1].files)}")
+    assert "and a checkpoint in the log names it" in str(world.scheduler.violation)
+
+
+def test_what_is_replaced_is_found(world: World) -> None:
+    path = f"sim/log/{newest(world).position:020d}.json"
+    world.ground.blobs.replace(path, world.ground.blobs.memory.read(path))
+    assert "was replaced" in str(world.scheduler.violation)
+
+
+def test_an_entry_that_is_retained_and_deleted_is_found() -> None:
+    world = calm_world()
+    world.swarm.retained = world.log.retained = 3
+    world.supervisor.start()
+    until(world, lambda: len(world.log.completed) == 3)
+    world.ground.blobs.delete(f"sim/log/{world.log.completed[0].position:020d}.json")
+    assert "are all that is retained" in str(world.scheduler.violation)
+
+
+def test_what_was_not_retained_may_be_deleted_late_when_another_has_begun_anew() -> None:
+    world = calm_world()
+    world.swarm.retained = 3
+    world.supervisor.start()
+    until(world, lambda: len(world.log.completed) == 3)
+    world.log.retained = 2
+    first, second, _ = world.log.completed
+    appended(world, msgspec.structs.replace(first, attempt=Attempt(9), body=Takeover("host", ANY_PROCESS, fresh=True)))
+    world.ground.blobs.delete(f"sim/log/{first.position:020d}.json")
+    assert world.scheduler.violation is None
+    world.ground.blobs.delete(f"sim/log/{second.position:020d}.json")
+    assert "are all that is retained" in str(world.scheduler.violation)
+
+
+@pytest.mark.parametrize("is_finished", [False, True])
+def test_a_file_that_is_left_by_whoever_recorded_an_end_is_found(is_finished: bool) -> None:
+    world = calm_world()
+    manager = started(world)
+    until(world, lambda: len(world.log.completed) > 0)
+    until(world, lambda: is_finished is False or manager.phase == Phase.SETTLING.value or world.is_over)
+    world.ground.blobs.created_at["sim/shared/1/totals.0.keyed-0"] = 0.0
+    world.supervisor.has_given_up = True  # nobody starts it again
+    if not is_finished:
+        manager.deliver(p.StopWanted())
+    until(world, lambda: manager.phase == Phase.RECORDING_END.value)
+    until(world, lambda: not manager.process.is_alive or manager.exit_code is not None)
+    assert world.scheduler.violation is None
+    world.ground.blobs.memory.write("sim/shared/1/totals.0.keyed-0", b"nobody's")
+    check_left_files(world.log, world.ground.blobs.created_at, manager, world.scheduler.violated)
+    assert "has ended and left shared/1/totals.0.keyed-0" in str(world.scheduler.violation)
+
+
+def test_a_process_that_lives_on_when_all_is_over_is_found(world: World) -> None:
+    world.ground.new_process("nobody's")
+    world._come_to_rest()
+    assert "nobody's are still alive" in str(world.scheduler.violation)
 
 
 def test_a_finished_job_that_is_started_again_says_so_and_does_nothing(world: World) -> None:

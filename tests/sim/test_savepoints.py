@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.sim.mutations import (
+from tests.sim.mutations.recoveries import (
     counts_from_savepoint_twice,
     imports_without_logging,
     keeps_to_itself_what_it_begins_from,

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from tests.sim.mutations import says_lost_without_asking_the_log, wins_a_position_that_was_pruned
+from tests.sim.mutations.recoveries import says_lost_without_asking_the_log, wins_a_position_that_was_pruned
 from tidegate.checkpoint.coordinator import CoordinatorSettings
 from tidegate.config.restart import FixedDelay
 from tidegate.errors import ErrorKind

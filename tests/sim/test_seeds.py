@@ -1,6 +1,7 @@
 """Seeds of the simulated world: some each time, those that once found something for ever, many in the slow tests."""
 
 import os
+import signal
 import subprocess
 import sys
 
@@ -38,11 +39,11 @@ def test_a_seed_holds(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", FOUND)
 def test_a_seed_that_found_something_holds_now(seed: int) -> None:
-    assert run_seed(seed).violation is None
+    assert run_seed(seed, medium="log").violation is None
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_a_thousand_seeds_hold() -> None:
     assert [result for result in map(run_seed, range(1000, 2000)) if result.violation is not None] == []
 
@@ -79,8 +80,43 @@ def test_the_command_says_how_many_seeds_hold(capsys: pytest.CaptureFixture[str]
     assert capsys.readouterr().out.startswith("3 seeds, ")
 
 
+def test_the_command_says_the_same_of_several_processes() -> None:
+    command = [sys.executable, "-m", "tidegate.testing.sim", "--seeds", "8", "--jobs"]
+    one, two = (subprocess.run([*command, jobs], check=True, capture_output=True, text=True) for jobs in ("1", "2"))
+    assert one.stdout == two.stdout
+    assert one.stderr == two.stderr == ""
+
+
 def test_the_command_shows_the_trace_of_one_seed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--seed", "3", "--trace"]) == 0
+    assert main(["--seed", "3", "--medium", "log", "--trace"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("0.000000 seed 3: Swarm(")
+    assert lines[0].startswith("0.000000 seed 3 on log: Swarm(")
     assert lines[-1].endswith(": holds")
+
+
+def test_the_command_explains_itself_with_an_example(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(["--help"])
+    assert left.value.code == 0
+    assert "tidegate-sim --seed 1257 --trace" in capsys.readouterr().out
+
+
+ENDLESS = """
+import signal
+import tidegate.testing.sim.__main__ as command
+signal.signal(signal.SIGINT, signal.default_int_handler)
+command.PROGRESS_SECONDS = 0.0
+raise SystemExit(command.main(["--seeds", "100000", "--jobs", "{jobs}"]))
+"""
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_whoever_interrupts_the_command_is_told_what_was_found_so_far(jobs: int) -> None:
+    code = ENDLESS.format(jobs=jobs)
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, start_new_session=True)
+    assert process.stdout is not None
+    assert process.stdout.readline().startswith("… ")
+    os.killpg(process.pid, signal.SIGINT)
+    said = process.stdout.read().splitlines()
+    assert said[-1].startswith("interrupted after ")
+    assert process.wait() == 130

@@ -44,7 +44,7 @@ def explain_loss(failure: Failure, manifests: Sequence[Manifest]) -> Failure:
     while place > 0 and _pending(manifests[place - 1]).get(failure.transaction) == committable:
         place -= 1
     checkpoint, before = manifests[place], manifests[place - 1] if place > 0 else None
-    details = [_belongs(checkpoint), *_input(checkpoint, before)]
+    details = [_belongs(checkpoint, failure.kind), *_input(checkpoint, before)]
     return msgspec.structs.replace(
         failure,
         message="\n".join((failure.message, *details)),
@@ -57,11 +57,12 @@ def _pending(manifest: Manifest) -> dict[str, Committable]:
     return {pending.committable.id: pending.committable for record in manifest.operators for pending in record.pending}
 
 
-def _belongs(manifest: Manifest) -> str:
+def _belongs(manifest: Manifest, kind: ErrorKind) -> str:
+    visible = "but not in the output" if kind is ErrorKind.LOST else "and perhaps not in the output"
     number = len(_pending(manifest))
     return (
         f"It belongs to checkpoint {manifest.checkpoint}, which has {number} transaction{'s' if number != 1 else ''}; "
-        "its records are in the state, but not in the output."
+        f"its records are in the state, {visible}."
     )
 
 

@@ -19,6 +19,8 @@ from tidegate.ids import Attempt, CheckpointId, JobName, LogInstance, OperatorNa
 
 FORMAT = 1
 """Version of the manifest's form. A reader refuses a higher one."""
+MAX_PARALLELISM_MAX = 32768
+"""What `max_parallelism` can be set to at most."""
 
 
 class SinkRecord(msgspec.Struct, frozen=True):
@@ -104,6 +106,17 @@ class Manifest(msgspec.Struct, frozen=True):
     @property
     def state_bytes(self) -> int:
         return sum(handle.size for handle in self.handles)
+
+
+def flaw_in(manifest: Manifest) -> str:
+    """What cannot be in a manifest, whatever job it is of; empty when nothing is wrong. Whoever goes through key groups
+    relies on it."""
+    if not 1 <= manifest.max_parallelism <= MAX_PARALLELISM_MAX:
+        return f"max_parallelism {manifest.max_parallelism} is not between 1 and {MAX_PARALLELISM_MAX}"
+    for handle in manifest.handles:
+        if not (0 <= handle.first_group <= MAX_PARALLELISM_MAX and -1 <= handle.last_group < MAX_PARALLELISM_MAX):
+            return f"there are no key groups {handle.first_group} to {handle.last_group}"
+    return ""
 
 
 def files_of(manifests: Iterable[Manifest]) -> frozenset[str]:

@@ -158,6 +158,16 @@ class Recovery:
         self._silent_since: float | None = None
         self._retry_at: float | None = None
 
+    @property
+    def ended(self) -> int:
+        """How many transactions are committed or aborted so far."""
+        return self._committed + self._aborted
+
+    @property
+    def left(self) -> int:
+        """How many more are known of. Sinks that have not been asked for their open ones yet may have others."""
+        return sum(isinstance(step, Commit | Abort) for step in self._steps)
+
     def handle(self, event: Event, now: Now) -> list[Command]:
         match event:
             case Begin():

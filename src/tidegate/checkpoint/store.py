@@ -26,13 +26,16 @@ from tidegate.storage.port import AlreadyExists, NotFound, Storage, StorageUnava
 
 ENTRY_FORMAT = 1
 """Version of the form of an entry's file. A reader refuses a higher one."""
+INDENTED_MAX = 64 * 1024
+"""Bytes of an entry without white space. Larger ones, as those with thousands of splits, would be three times as large
+if they were indented."""
 
 _LISTINGS = 5
 """How often the log is listed again when entries vanish while they are read."""
 
-_ENTRY_NAME = re.compile(r"(\d{20})\.json")
-_LOG_PATH = re.compile(r"([^/]+)/log/\d{20}\.json")
-_STATE_PATH = re.compile(r"(?:chk-(\d+)-\d+|shared/(\d+))/.+")
+_ENTRY_NAME = re.compile(r"([0-9]{20})\.json")
+_LOG_PATH = re.compile(r"([^/]+)/log/[0-9]{20}\.json")
+_STATE_PATH = re.compile(r"(?:chk-([0-9]{1,18})-[0-9]+|shared/([0-9]{1,18}))/.+")
 
 
 # ---- results -------------------------------------------------------------------------------------------------------
@@ -83,11 +86,14 @@ def checksum(data: bytes) -> str:
 
 
 def encode_entry(entry: Entry) -> bytes:
-    """The file of `entry`: one JSON document, indented for people, with a checksum over the text of the entry.
+    """The file of `entry`: one JSON document with a checksum over the text of the entry, indented for people unless it
+    is large.
 
     Raises `InternalError` for an entry that would not be read back as it is: it must not win a position.
     """
-    text = msgspec.json.format(msgspec.json.encode(entry), indent=2)
+    text = msgspec.json.encode(entry)
+    if len(text) <= INDENTED_MAX:
+        text = msgspec.json.format(text, indent=2)
     if msgspec.json.decode(text, type=Entry) != entry:
         what = f"log entry {entry.position} ({type(entry.body).__name__})"
         raise InternalError(f"{what} holds what JSON does not keep, such as NaN or a tuple in a transaction's payload")
@@ -113,9 +119,12 @@ def decode_entry(position: LogPosition, data: bytes) -> StoredEntry:
 def _refusal(position: LogPosition, entry: Entry) -> Unreadable | None:
     if entry.position != position:
         return Unreadable(position, f"holds the entry of position {entry.position}")
-    if isinstance(entry.body, Completed) and entry.body.manifest.format != manifests.FORMAT:
+    if not isinstance(entry.body, Completed):
+        return None
+    if entry.body.manifest.format != manifests.FORMAT:
         return Unreadable(position, _unknown_format("manifest", entry.body.manifest.format, manifests.FORMAT))
-    return None
+    flaw = manifests.flaw_in(entry.body.manifest)
+    return Unreadable(position, f"its manifest cannot be right: {flaw}") if flaw else None
 
 
 def _unknown_format(what: str, found: int, known: int) -> str:

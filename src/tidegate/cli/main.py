@@ -5,6 +5,7 @@ taken over by another JobManager; 130 when Ctrl-C came before anything ran. The 
 needed.
 """
 
+import io
 import platform
 import sys
 import traceback
@@ -20,6 +21,7 @@ INTERRUPTED = 130
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run one command and end the process with its exit code. `arguments` stand behind the program's name; None: the
     process's own."""
+    _print_anything()
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given == ["--version"]:
         print(describe_version())
@@ -49,6 +51,13 @@ def exit_code_of(action: Callable[[], None]) -> int:
         _show(traceback.format_exc() + _bug_report())
         return 1
     return 0
+
+
+def _print_anything() -> None:
+    """Names of files are bytes, which need not be text in the terminal's encoding: they are shown escaped."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _show(text: str) -> None:

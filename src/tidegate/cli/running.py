@@ -3,6 +3,7 @@
 The job is found by what it has put down on this machine; it does the work, and these commands wait for its answer.
 """
 
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -57,7 +58,7 @@ def absolute_place(path: str | None) -> str | None:
     """A path as the job's process understands it, which may stand in another folder."""
     if path is None or path == DEFAULT_PLACE:
         return None
-    return path if is_remote(path) else str(Path(path).expanduser().absolute())
+    return path if is_remote(path) else str(Path(os.path.expanduser(path)).absolute())
 
 
 def savepoint(

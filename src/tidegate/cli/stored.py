@@ -3,6 +3,7 @@
 It only reads, so these commands may be used while the job runs.
 """
 
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -45,13 +46,13 @@ def find_store(job: str, folder: Path, checkpoint_dir: str) -> CheckpointStore:
     """
     if is_remote(job):
         return _store_at(job)
-    path = folder / Path(job).expanduser()
+    path = folder / os.path.expanduser(job)
     known = list_jobs(open_storage(checkpoint_dir))
     if is_name(job) and job in known:
         return CheckpointStore(open_storage(checkpoint_dir), JobName(job))
-    if (path / "log").is_dir() and is_name(path.resolve().name):
+    if os.path.isdir(path / "log") and is_name(path.resolve().name):
         return CheckpointStore(open_storage(str(path.resolve().parent)), JobName(path.resolve().name))
-    if not path.is_dir():
+    if not os.path.isdir(path):
         message = f"there is no job {job!r} in {checkpoint_dir}, and no folder {path}"
         raise InvalidError(message, remedy=_there_are(known))
     return _only_job_in(str(path))
@@ -105,8 +106,8 @@ def find_state(job: str, checkpoint_dir: str | None, number: int | None) -> Stor
 
 def find_savepoint(job: str) -> str | None:
     """The folder or URL in which there is a savepoint, also an unfinished one; None where JOB|DIR means a job."""
-    place = job if is_remote(job) else str(Path.cwd() / Path(job).expanduser())
-    if not is_remote(job) and not Path(place).is_dir():
+    place = job if is_remote(job) else str(Path.cwd() / os.path.expanduser(job))
+    if not is_remote(job) and not os.path.isdir(place):
         return None
     return place if is_savepoint(open_storage(place)) else None
 

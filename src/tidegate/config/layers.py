@@ -27,6 +27,9 @@ from tidegate.errors import InvalidError
 from tidegate.storage.urls import is_remote
 
 FILE_NAME = "tidegate.toml"
+_LONGEST_FILE, _LONGEST_LINE = 1 << 16, 1 << 10
+"""Characters. TOML's reader takes time and memory that grow with the square of a name's length."""
+_BESIDE_NAMES = re.compile(r"[\s\"']")
 INTERNAL_VARIABLES = ("TIDEGATE_FAIL_POINT", "TIDEGATE_KAFKA_", "TIDEGATE_WORKER", "TIDEGATE_TEST")
 """Variables whose names begin so are no settings: the engine's own."""
 _SERVICE_LINK = re.compile(r"(\w+_)?(SERVICE_(HOST|PORT)(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)")
@@ -129,26 +132,35 @@ def _is_setting(variable: str) -> bool:
 
 def _file_layer(path: Path) -> dict[str, Given]:
     try:
-        text = path.read_text(encoding="utf-8")
+        with path.open(encoding="utf-8") as file:
+            text = file.read(_LONGEST_FILE + 1)
+        if len(text) > _LONGEST_FILE or max(map(len, text.splitlines()), default=0) > _LONGEST_LINE:
+            raise ValueError(f"it has more than {_LONGEST_FILE} characters, or a line of more than {_LONGEST_LINE}")
         content = tomllib.loads(text)
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InvalidError(f"cannot be read: {error}", remedy="Mend or remove the file.", where=str(path)) from None
     lines = _lines_of_names(text)
     layer: dict[str, Given] = {}
-    for name, value in _flat(content, ""):
+    for name, value in _flat(content):
         place = FILE_NAME + next((f", line {lines[part]}" for part in _beginnings(name) if part in lines), "")
         layer[name] = setting_named(name, SETTINGS, place).read(value, place)
     return layer
 
 
-def _flat(table: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
-    for name, value in table.items():
-        if isinstance(value, dict):
-            yield from _flat(value, f"{prefix}{name}.")
-        else:
+def _flat(content: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Values by their names, in the order of the file."""
+    waiting = [("", iter(content.items()))]
+    while waiting:
+        prefix, items = waiting[-1]
+        for name, value in items:
+            if isinstance(value, dict):
+                waiting.append((f"{prefix}{name}.", iter(value.items())))
+                break
             yield prefix + name, value
+        else:
+            waiting.pop()
 
 
 def _beginnings(name: str) -> Iterator[str]:
@@ -163,10 +175,11 @@ def _lines_of_names(text: str) -> dict[str, int]:
     lines: dict[str, int] = {}
     table = ""
     for number, line in enumerate(text.splitlines(), start=1):
-        if header := re.match(r"\s*\[+([^\]]+)\]", line):
-            table = re.sub(r"[\s\"']", "", header[1])
+        # Text of several lines may hold anything: nothing here may take longer than the line is long.
+        if line.lstrip().startswith("["):
+            table = _BESIDE_NAMES.sub("", line.lstrip().lstrip("[").partition("]")[0])
             lines.setdefault(table, number)
-        elif assignment := re.match(r"\s*([\w.\"'\s-]+?)\s*=", line):
-            name = re.sub(r"[\s\"']", "", assignment[1])
+        elif "=" in line:
+            name = _BESIDE_NAMES.sub("", line.partition("=")[0])
             lines.setdefault(f"{table}.{name}" if table else name, number)
     return lines

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from tidegate.config.values import format_duration, parse_duration, parse_whole
+from tidegate.config.values import format_duration, parse_duration, parse_whole, shown
 from tidegate.errors import InvalidError
 
 
@@ -102,4 +102,4 @@ def parse_restart(value: object) -> RestartStrategy:
             return ExponentialDelay(parse_duration(initial), parse_duration(maximum))
         case ["exponential-delay", initial, maximum, reset]:
             return ExponentialDelay(parse_duration(initial), parse_duration(maximum), reset_after=parse_duration(reset))
-    raise InvalidError(f"{value!r} is not a restart strategy", remedy=_REMEDY)
+    raise InvalidError(f"{shown(value)} is not a restart strategy", remedy=_REMEDY)

@@ -25,7 +25,7 @@ from tidegate.checkpoint.protocol import (
 )
 from tidegate.connectors.rotation import RotatingReader
 from tidegate.elements import Batch
-from tidegate.errors import InternalError, InvalidError, LostDataError, SinkFencedError
+from tidegate.errors import CorruptError, InternalError, InvalidError, LostDataError, SinkFencedError
 from tidegate.ids import OperatorName, TransactionalId, is_name
 from tidegate.operators.contracts import (
     Deserializer,
@@ -136,7 +136,11 @@ class _Store:
 
     def find(self, committable: Committable) -> CollectionTransaction | None:
         under_id = self.transactions.get(committable.id, [])
-        epoch = int(committable.payload["epoch"])
+        epoch = committable.payload.get("epoch")
+        if type(epoch) is not int or epoch < 0:
+            raise CorruptError(
+                f"what the checkpoint says of the transaction {committable.id} cannot be read: {epoch!r}"
+            )
         return under_id[epoch] if epoch < len(under_id) else None
 
     def commit(self, committable: Committable) -> Outcome:

@@ -12,6 +12,9 @@ import msgspec
 from tidegate.checkpoint.protocol import SplitState
 from tidegate.operators.contracts import Fetched
 
+LOOKS = 64
+"""So many splits without anything new are looked at in one poll: barriers wait for it, and there may be thousands."""
+
 ReadSplit = Callable[[SplitState, int], Fetched | None]
 """Up to so many records of the split from its position on; None when there is nothing now. Does not wait."""
 
@@ -23,22 +26,31 @@ class RotatingReader:
         self._read = read
         self._release = release
         self._waiting: deque[SplitState] = deque()
+        self._idle = 0
+        """How many have had nothing, one after another."""
 
     def add_splits(self, splits: Sequence[SplitState]) -> None:
         self._waiting.extend(splits)
 
     def poll(self, max_records: int) -> Fetched | None:
-        for _ in range(len(self._waiting)):
+        for _ in range(min(LOOKS, len(self._waiting) - self._idle)):
             split = self._waiting[0]
             fetched = self._read(split, max_records)
             self._waiting.popleft()
             if fetched is None:
                 self._waiting.append(split)
+                self._idle += 1
                 continue
+            self._idle = 0
             if not fetched.finished:
                 self._waiting.append(msgspec.structs.replace(split, position=fetched.next_position))
             return fetched
-        return None
+        if self._idle >= len(self._waiting):
+            self._idle = 0
+            return None
+        # Nothing new in this one; None would mean: in none of them.
+        last = self._waiting[-1]
+        return Fetched(last.id, [], last.position)
 
     def notify_checkpoint_complete(self, splits: Sequence[SplitState]) -> None:
         """Nobody outside wants to know."""

@@ -63,7 +63,7 @@ def spec_of_target(target: str, arguments: Sequence[str], folder: Path, sys_path
     """The program that `FILE|MODULE[:NAME]` means to somebody who stands in `folder`, as `python` would take it."""
     head, _, tail = target.rpartition(":")
     program, attribute = (head, tail) if head and tail.isidentifier() else (target, None)
-    is_file = program.endswith(".py") or "/" in program or (folder / program).is_file()
+    is_file = program.endswith(".py") or "/" in program or os.path.isfile(folder / program)
     path = os.path.normpath(folder / program)
     first = os.path.dirname(path) if is_file else str(folder)
     return ProgramSpec(
@@ -139,7 +139,7 @@ def _being_loaded(spec: ProgramSpec) -> Iterator[None]:
 
 def _import_file(spec: ProgramSpec) -> ModuleType:
     path, name = Path(spec.target), spec.module
-    if not path.is_file():
+    if not os.path.isfile(path):
         _refuse(spec, "there is no such file", "Check the path; a module is given by its dotted name, without '.py'.")
     if not name.isidentifier() or keyword.iskeyword(name):
         _refuse(spec, f"{name!r} cannot be the name of a module", _renaming(path))

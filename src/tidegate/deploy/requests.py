@@ -13,13 +13,15 @@ from contextlib import suppress
 import msgspec
 
 from tidegate.deploy.runtime_folder import RuntimeFolder, runtime_folders
-from tidegate.errors import Failure, InvalidError, UnavailableError, raise_failure
+from tidegate.errors import Failure, InternalError, InvalidError, UnavailableError, raise_failure
 from tidegate.ids import JobName
 from tidegate.scheduling import protocol as p
 
 SOCKET = "requests"
 NOTE = "job.json"
 CONNECT_SECONDS = 5.0
+LONGEST = 64 * 1024
+"""Bytes of a request, and of a note."""
 
 
 class Savepoint(msgspec.Struct, frozen=True, tag="savepoint"):
@@ -141,11 +143,16 @@ class RequestServer:
         for line in lines:
             try:
                 request = _decode_request(line)
-            except msgspec.MsgspecError as error:
-                failure = InvalidError(f"a request to the job cannot be read: {error}").failure
-                self._send(connection, Answer(failure=failure))
+            except (msgspec.MsgspecError, RecursionError) as error:
+                self._refuse(connection, str(error))
             else:
                 yield self._event(request, connection)
+        if len(connection.received) > LONGEST:
+            self._refuse(connection, f"it has more than {LONGEST} bytes")
+            self._drop(connection)
+
+    def _refuse(self, connection: _Connection, why: str) -> None:
+        self._send(connection, Answer(failure=InvalidError(f"a request to the job cannot be read: {why}").failure))
 
     def _event(self, request: Request, connection: _Connection) -> p.SavepointWanted | p.StopWithCheckpointWanted:
         self._count += 1
@@ -178,8 +185,8 @@ def running_jobs() -> list[RunningJob]:
     """The jobs of this user that run on this machine now, by name."""
     notes: list[RunningJob] = []
     for folder in runtime_folders():
-        with suppress(OSError, msgspec.MsgspecError):
-            notes.append(_decode_note((folder / NOTE).read_bytes()))
+        with suppress(OSError, msgspec.MsgspecError, RecursionError), (folder / NOTE).open("rb") as note:
+            notes.append(_decode_note(note.read(LONGEST)))
     return sorted(notes, key=lambda note: (note.job, note.location))
 
 
@@ -204,9 +211,19 @@ def ask(job: RunningJob, request: Request, *, until_end: bool = False) -> str:
                 raise UnavailableError(
                     f"job {job.job} ended before it answered", remedy="See what its process said, and ask again."
                 )
-            answer = _decode_answer(line)
+            answer = _answer(job, line)
             if answer.failure is not None:
                 raise_failure(answer.failure)
             while until_end and lines.readline():
                 pass
             return answer.text
+
+
+def _answer(job: RunningJob, line: bytes) -> Answer:
+    try:
+        return _decode_answer(line)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise InternalError(
+            f"what job {job.job} answered cannot be read: {error}",
+            remedy="Use the version of Tidegate that the job runs with.",
+        ) from error

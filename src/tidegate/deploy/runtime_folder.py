@@ -7,6 +7,7 @@ that was killed, and is removed by the next one that starts. Nothing that is nee
 import fcntl
 import os
 import shutil
+import stat
 import tempfile
 from contextlib import suppress
 from pathlib import Path
@@ -49,7 +50,7 @@ def runtime_folders() -> list[Path]:
     found = []
     for folder in folders:
         with suppress(OSError):
-            if folder.stat().st_uid == os.getuid() and (folder / _LOCK).exists() and _is_held(folder / _LOCK):
+            if _is_own(folder) and (folder / _LOCK).exists() and _is_held(folder / _LOCK):
                 found.append(folder)
     return found
 
@@ -79,8 +80,14 @@ def remove_abandoned(parent: Path) -> None:
     """Remove the folders in `parent` that are this user's and that no living process holds."""
     for folder in parent.glob(f"{_PREFIX}*"):
         with suppress(OSError):
-            if folder.stat().st_uid == os.getuid() and not _is_held(folder / _LOCK):
+            if _is_own(folder) and not _is_held(folder / _LOCK):
                 shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_own(folder: Path) -> bool:
+    """Whether it is a folder of this user. Where everybody may write, somebody else's link may lead to one that is."""
+    found = folder.lstat()
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
 
 
 def _is_held(lock: Path) -> bool:

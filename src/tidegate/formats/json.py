@@ -13,8 +13,8 @@ class Json:
 
     `type` is anything that msgspec can decode to: a `msgspec.Struct`, a dataclass, a TypedDict, `dict[str, int]`,
     `int`. Without it any JSON passes. Decoding raises `msgspec.ValidationError` for valid JSON of another shape, and
-    its base `msgspec.DecodeError` for what is no JSON; encoding raises TypeError for a value that JSON cannot
-    express.
+    its base `msgspec.DecodeError` for what is no JSON or is nested too deeply; encoding raises TypeError for a value
+    that JSON cannot express.
     """
 
     def __init__(self, type: Any = Any) -> None:
@@ -25,10 +25,16 @@ class Json:
     def decode(self, raw: list[Any]) -> list[Any]:
         if None in raw:
             return [self.decode_one(one) for one in raw]
-        return list(map(self._decode, raw))
+        try:
+            return list(map(self._decode, raw))
+        except RecursionError:
+            raise _too_deep() from None
 
     def decode_one(self, raw: Any) -> Any:
-        return None if raw is None else self._decode(raw)
+        try:
+            return None if raw is None else self._decode(raw)
+        except RecursionError:
+            raise _too_deep() from None
 
     def encode(self, values: list[Any]) -> list[bytes | None]:
         encode = self._encode
@@ -36,3 +42,7 @@ class Json:
 
     def __repr__(self) -> str:
         return f"Json({getattr(self.type, '__name__', self.type)})"
+
+
+def _too_deep() -> msgspec.DecodeError:
+    return msgspec.DecodeError("JSON is nested too deeply")

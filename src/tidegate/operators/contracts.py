@@ -228,6 +228,13 @@ class Source(Protocol):
     def open_reader(self, context: SourceContext) -> SourceReader: ...
 
 
+def starts_at_end(source: Source) -> bool:
+    """Whether the source begins where its splits end when it is first looked at, so that a later first look would find
+    another beginning. It says so by a property `starts_at_end`; without one it does not. Such a source is read only
+    when a completed checkpoint has the positions at which it begins."""
+    return bool(getattr(source, "starts_at_end", False))
+
+
 # ---- two-phase-commit sinks ----------------------------------------------------------------------------------------
 
 

@@ -4,6 +4,7 @@ It only imports and calls what a `RecoverySpec` names; what is then asked of the
 """
 
 import importlib
+import inspect
 from typing import Any
 
 from tidegate.checkpoint.protocol import RecoverySpec
@@ -25,11 +26,20 @@ def open_inspection(spec: RecoverySpec) -> SourceInspection:
 
 def _open(spec: RecoverySpec) -> Any:
     module, _, name = spec.factory.partition(":")
+    # A module that is imported runs, and may raise anything; a script without a guard ends itself.
     try:
         make = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError) as error:
+    except (Exception, SystemExit) as error:
         raise InvalidError(
             f"the checkpoint names {spec.factory} to reach an external system, and it cannot be imported: {error}",
             remedy="Install what the program that wrote the checkpoint had.",
+        ) from error
+    try:
+        inspect.signature(make).bind(**spec.arguments)
+    except (TypeError, ValueError) as error:
+        raise InvalidError(
+            f"the checkpoint names {spec.factory} to reach an external system, and it does not take what the "
+            f"checkpoint says of that: {error}",
+            remedy="Install the version that the program that wrote the checkpoint had.",
         ) from error
     return make(**spec.arguments)

@@ -4,6 +4,8 @@ The checkpoint messages are in `checkpoint.protocol`; `docs/PROTOCOL.md` lists a
 doubled one does.
 """
 
+from typing import TypeVar
+
 import msgspec
 
 from tidegate.checkpoint.protocol import (
@@ -17,7 +19,7 @@ from tidegate.checkpoint.protocol import (
     TriggerCheckpoint,
 )
 from tidegate.elements import MIN_WATERMARK
-from tidegate.errors import Failure
+from tidegate.errors import Failure, InternalError
 from tidegate.graph.logical import Fingerprint
 from tidegate.ids import Attempt, CheckpointId, JobName, LogInstance, OperatorName, TaskId, WorkerIndex
 
@@ -165,5 +167,26 @@ ToJobManager = (
 )
 
 encode = msgspec.msgpack.Encoder().encode
-decode_to_worker = msgspec.msgpack.Decoder(ToWorker).decode
-decode_to_job_manager = msgspec.msgpack.Decoder(ToJobManager).decode
+_TO_WORKER = msgspec.msgpack.Decoder(ToWorker)
+_TO_JOB_MANAGER = msgspec.msgpack.Decoder(ToJobManager)
+T = TypeVar("T")
+
+
+def decode_to_worker(data: bytes) -> ToWorker:
+    """Raises InternalError for bytes that are no message of this version."""
+    return _decoded(_TO_WORKER, data)
+
+
+def decode_to_job_manager(data: bytes) -> ToJobManager:
+    """Raises InternalError for bytes that are no message of this version."""
+    return _decoded(_TO_JOB_MANAGER, data)
+
+
+def _decoded(decoder: msgspec.msgpack.Decoder[T], data: bytes) -> T:
+    try:
+        return decoder.decode(data)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise InternalError(
+            f"{len(data)} bytes that are no control message came over a link: {error}",
+            remedy="Run JobManager and workers with the same version of Tidegate.",
+        ) from error

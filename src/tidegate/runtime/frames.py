@@ -293,5 +293,7 @@ def _column_values(column: _Column, frame: Frame) -> list[Any]:
 def _simple_values(column: _Plain | _Pickled) -> list[Any]:
     if isinstance(column, _Plain):
         return column.values
-    values: list[Any] = pickle.loads(column.data)
+    values = pickle.loads(column.data)
+    if not isinstance(values, list):
+        raise InternalError(f"a column that came from another worker is a {type(values).__name__} and no list")
     return values

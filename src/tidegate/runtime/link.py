@@ -149,7 +149,7 @@ class Link:
 def _decode_frame(data: bytes) -> _LinkFrame:
     try:
         frame = _decode(data)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise InternalError(
             f"{len(data)} bytes that are no frame of a link came over a control wire: {error}"
         ) from error

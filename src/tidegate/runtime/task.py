@@ -283,8 +283,8 @@ class Task:
         if batch is None:
             self._source_poll.found_nothing(now)
             return False
-        self._source_poll.reset()
         if batch.values:
+            self._source_poll.reset()
             self._pieces.put(batch)
         return True
 

@@ -133,6 +133,8 @@ class SavepointReader:
         except NotFound:
             raise self._absent() from None
         manifest = self._decode(data)
+        if flaw := manifests.flaw_in(manifest):
+            raise self._damaged(flaw)
         _check_names(manifest, self.location, CorruptError)
         return manifest
 

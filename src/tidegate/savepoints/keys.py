@@ -25,12 +25,12 @@ _TRUTH = {"true": True, "false": False}
 def plain_key(data: bytes, layout: KeyLayout) -> Any:
     """The key whose canonical bytes are `data`; a tuple for a tuple, a dict for a record. Raises CorruptError."""
     tag = data[:1]
-    if tag in _BY_TAG:
+    if tag in _BY_TAG and _may_be(tag, layout):
         try:
             return _BY_TAG[tag].decode(data)
         except (ValueError, KeyError, ArithmeticError) as error:
             raise CorruptError(f"a stored key is not of type {layout}: {error}") from error
-    if tag == ENUM:
+    if tag == ENUM and ":" in layout.name and data[1:2] != ENUM:
         return plain_key(data[1:], ANY)
     parts = layout.parts
     if tag not in (TUPLE, RECORD) or parts is None:
@@ -40,6 +40,13 @@ def plain_key(data: bytes, layout: KeyLayout) -> Any:
         raise CorruptError(f"a stored key of type {layout} has {len(encoded)} parts")
     values = [plain_key(part, kind) for part, (_, kind) in zip(encoded, parts, strict=True)]
     return tuple(values) if tag == TUPLE else dict(zip((name for name, _ in parts), values, strict=True))
+
+
+def _may_be(tag: bytes, layout: KeyLayout) -> bool:
+    """Whether a scalar with that tag may stand for a key of type `layout`: None always, and a member's value."""
+    if tag == NONE or layout == ANY:
+        return True
+    return layout.name in _CLASSES and layout.parts is None and tag in SCALARS[_CLASSES[layout.name]].tags
 
 
 # ---- to bytes ------------------------------------------------------------------------------------------------------
@@ -80,7 +87,7 @@ def key_from_text(text: str, layout: KeyLayout) -> Any:
         return _scalar(text, layout)
     try:
         value = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         value = text
     return _from_json(value, layout)
 

@@ -54,6 +54,8 @@ def _is_split(info: StateInfo) -> bool:
 def _element(info: StateInfo, serializer: str, shape: Shape) -> Decode:
     inner = unstamped_id(serializer)
     if inner is not None:
+        if unstamped_id(inner) is not None:
+            raise CorruptError(f"values of state {info.name} are stored by {serializer[:100]}, which writes two times")
         read = _element(info, inner, shape)
         return lambda data: read(_without_stamp(data))
     if serializer != MsgpackSerializer.id:

@@ -3,6 +3,9 @@ owner.
 
 Checkpoints begin only when every task runs and every source has been looked at once: a checkpoint that knew no splits
 yet would, restored, be taken for that of a source without any.
+
+A source that begins at its end, as "latest" does, is read only when a checkpoint has the offsets at which it begins:
+the next attempt would take another end for the beginning, and pass over what came in between.
 """
 
 from collections.abc import Sequence
@@ -28,6 +31,7 @@ from tidegate.errors import ErrorKind, Failure, place
 from tidegate.graph.logical import Fingerprint, LogicalGraph, LogicalNode
 from tidegate.graph.physical import PhysicalGraph
 from tidegate.ids import Attempt, CheckpointId, LogInstance, OperatorName, TaskId, VertexName, WorkerIndex
+from tidegate.operators.contracts import starts_at_end
 from tidegate.runtime.control import (
     AssignSplits,
     Deploy,
@@ -107,6 +111,8 @@ class Deployment:
         self._undiscovered: dict[OperatorName, Wait] = {}
         """Sources that nobody has looked at yet."""
         self._discover_at: dict[OperatorName, float] = {}
+        self._unpinned: frozenset[OperatorName] = frozenset()
+        """Sources whose splits wait until a checkpoint has the positions at which they begin."""
         self._coordinator: Coordinator | None = None
         self._has_begun = False
         self.is_drained = False
@@ -135,6 +141,7 @@ class Deployment:
         if not self._is_recovered or len(self._addresses) < self._physical.workers:
             return []
         self._enumerators = {node.name: self._enumerator(node) for node in self._graph.sources}
+        self._unpinned = frozenset(node.name for node in self._graph.sources if self._begins_at_end(node))
         self._coordinator = Coordinator(self._settings.checkpoints, self._plan(), self._enumerators, self._highest)
         peers = tuple(self._addresses[worker] for worker in sorted(self._addresses))
         return [self._send(worker, self._deploy_message(worker, peers)) for worker in sorted(self._addresses)]
@@ -166,6 +173,10 @@ class Deployment:
             rediscovers=node.source.discovery_interval is not None and not node.source.bounded,
             bounded=node.source.bounded,
         )
+
+    def _begins_at_end(self, node: LogicalNode) -> bool:
+        has_begun = self._manifest is not None and self._manifest.operator(node.name) is not None
+        return node.source is not None and starts_at_end(node.source) and not has_begun
 
     def _plan(self) -> CheckpointPlan:
         records = {target.sink: target.record for target in sink_targets(self._graph)}
@@ -268,11 +279,21 @@ class Deployment:
 
     def _assign(self, enumerator: SplitEnumerator) -> list[Outcome]:
         name = enumerator.operator
+        if name in self._unpinned:
+            return []
         vertex = VertexName(next(v.name for v in self._physical.vertices if name in v.operators))
         return [
             self._send(WorkerIndex(a.subtask), AssignSplits(name, TaskId(vertex, a.subtask), a.splits, a.no_more))
             for a in enumerator.assign()
         ]
+
+    def _assign_pinned(self) -> list[Outcome]:
+        """A checkpoint is complete: it has every split that waited for it. Inputs that were ended meanwhile stay so."""
+        if self.is_drained:
+            return []
+        waited = [enumerator for name, enumerator in self._enumerators.items() if name in self._unpinned]
+        self._unpinned = frozenset()
+        return [out for enumerator in waited for out in self._assign(enumerator)]
 
     # -- checkpoints --
 
@@ -280,7 +301,8 @@ class Deployment:
         if self._has_begun or self._undiscovered or len(self._running) < len(self._physical.tasks):
             return []
         self._has_begun = True
-        return self.coordinate(checkpoints.TasksRunning(), now)
+        begun = self.coordinate(checkpoints.TasksRunning(), now)
+        return begun + (self.coordinate(checkpoints.TriggerNow(), now) if self._unpinned else [])
 
     def wake(self, now: Now) -> list[Outcome]:
         outcomes: list[Outcome] = [told for wait in self._undiscovered.values() for told in wait.told(now)]
@@ -307,7 +329,7 @@ class Deployment:
             case checkpoints.Trigger(checkpoint):
                 return self._send_to_sources(TriggerCheckpoint(checkpoint))
             case checkpoints.NotifyCompleted(checkpoint):
-                return self._send_all(CheckpointCompleted(self.attempt, checkpoint))
+                return self._send_all(CheckpointCompleted(self.attempt, checkpoint)) + self._assign_pinned()
             case checkpoints.NotifyAbandoned(checkpoint, reason):
                 told = Tell("warning", f"checkpoint {checkpoint} is abandoned: {reason}", {"checkpoint": checkpoint})
                 return [told, *self._send_all(CheckpointAbandoned(checkpoint))]

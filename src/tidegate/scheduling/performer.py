@@ -6,6 +6,7 @@ event.
 """
 
 from collections.abc import Callable
+from heapq import heappop, heappush
 from typing import Any, Protocol
 
 import msgspec
@@ -90,6 +91,7 @@ class JobManagerPerformer:
         self._savepoints = SavepointWork(store, places or SavepointPlaces())
         self._recoveries: dict[str, TransactionRecovery] = {}
         self._wakes: list[float] = []
+        """A heap: with quick checkpoints there are thousands, and the next is asked for all the time."""
         self._clean_ups = 0
         self.is_done = False
         self.failure: Failure | None = None
@@ -98,7 +100,7 @@ class JobManagerPerformer:
     @property
     def wake_at(self) -> float | None:
         """When `wake` is to be called next, monotonic seconds."""
-        return min(self._wakes, default=None)
+        return self._wakes[0] if self._wakes else None
 
     @property
     def is_cleaning_up(self) -> bool:
@@ -110,9 +112,11 @@ class JobManagerPerformer:
 
     def wake(self) -> None:
         now = self._clock.now().monotonic
-        if any(at <= now for at in self._wakes):
-            self._wakes = [at for at in self._wakes if at > now]
-            self.deliver(p.Wake())
+        if not self._wakes or self._wakes[0] > now:
+            return
+        while self._wakes and self._wakes[0] <= now:
+            heappop(self._wakes)
+        self.deliver(p.Wake())
 
     def deliver(self, event: p.Event) -> None:
         """An event for the JobManager, on the stepping thread."""
@@ -136,7 +140,7 @@ class JobManagerPerformer:
             case p.EndOldWorkers(takeover):
                 self._cluster.end_recorded(takeover)
             case p.WakeAt(at):
-                self._wakes.append(at)
+                heappush(self._wakes, at)
             case p.Tell(level, text, fields):
                 self._reporter.event(level, text, **fields)
             case p.Reply():

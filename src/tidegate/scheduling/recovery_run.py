@@ -1,7 +1,8 @@
 """The recoveries of a JobManager, one at a time: before deploying, the sweep while it runs, the last clean-up. Pure.
 
 A recovery may be dropped with a step under way; the number of its run tells that step's late answer from an answer to
-the next recovery. While an external system does not answer, that is told.
+the next recovery. While an external system does not answer, that is told; and while very many transactions are being
+ended, how far that is.
 """
 
 from collections.abc import Sequence
@@ -17,7 +18,7 @@ from tidegate.ids import Attempt, JobName
 from tidegate.scheduling.ledger import Ledger
 from tidegate.scheduling.protocol import Recover, Tell, WakeAt
 from tidegate.scheduling.settings import JobSettings
-from tidegate.scheduling.waiting import Wait
+from tidegate.scheduling.waiting import TELL_AFTER, TELL_EVERY, Wait
 
 RecoveryOutcome = Recover | WakeAt | Tell | recovery.Done | recovery.Failed
 """What a recovery asks its owner for: commands to pass on, and how it ended."""
@@ -32,6 +33,8 @@ class RecoveryRun:
         self._settings = settings
         self._recovery: recovery.Recovery | None = None
         self._wait: Wait | None = None
+        self._tell_at = 0.0
+        """When it is told next how many transactions were ended."""
         self._attempt = Attempt(0)
         self._run = 0
 
@@ -83,6 +86,7 @@ class RecoveryRun:
         """`attempt`: the present one; the plan's may be that of the attempt that would follow."""
         self.drop()
         self._recovery = recovery.Recovery(plan)
+        self._tell_at = now.monotonic + TELL_AFTER
         self._attempt = attempt
         self._run += 1
         return self._handle(recovery.Begin(), now)
@@ -97,7 +101,14 @@ class RecoveryRun:
                 self._wait.failed(failure.message)
             case recovery.CommitAnswered(_, Retry(why)) if self._wait is not None:
                 self._wait.failed(why)
-        return self._handle(answer, now)
+        return [*self._handle(answer, now), *self._progress(now)]
+
+    def _progress(self, now: Now) -> list[Tell]:
+        if self._recovery is None or not self._recovery.ended or now.monotonic < self._tell_at:
+            return []
+        self._tell_at = now.monotonic + TELL_EVERY
+        text = f"recovery has ended {self._recovery.ended} transactions and knows of {self._recovery.left} more"
+        return [Tell("info", text)]
 
     def wake(self, now: Now) -> list[RecoveryOutcome]:
         told = self._wait.told(now) if self._wait is not None else []

@@ -11,8 +11,8 @@ from typing import Any, Generic, Protocol, TypeVar, get_origin
 
 from tidegate.errors import CorruptError, InvalidError
 from tidegate.ids import is_name
-from tidegate.serializers.port import OfOneClass, check_id
-from tidegate.serializers.stamped import unstamped_id, without_stamp
+from tidegate.serializers.port import OfOneClass, check_id, version_in
+from tidegate.serializers.stamped import unstamped, without_stamp
 from tidegate.serializers.types import SERIALIZED, type_name
 
 T = TypeVar("T")
@@ -107,15 +107,15 @@ class CustomSerializer(OfOneClass[T]):
         return self._decode(data, self._version)
 
     def reader(self, stored: str) -> Callable[[bytes], T]:
-        inner = unstamped_id(stored)
-        if inner is not None:
-            read = self.reader(inner)
-            return lambda data: read(without_stamp(data))
-        name, _, version = stored.rpartition("/")
-        is_earlier = stored != self.id and name == self._serializer.id and version.isdecimal()
-        if not is_earlier or int(version) > self._version:
-            check_id(stored, self.id, self.label)
-        return lambda data: self._decode(data, int(version))
+        plain = unstamped(stored)
+        name, _, text = plain.rpartition("/")
+        version = version_in(text)
+        if version is None or version > self._version or name != self._serializer.id:
+            check_id(plain, self.id, self.label)
+        known = version or self._version
+        if plain != stored:
+            return lambda data: self._decode(without_stamp(data), known)
+        return lambda data: self._decode(data, known)
 
     def _decode(self, data: bytes, version: int) -> T:
         try:

@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol, TypeVar
 from tidegate.errors import InvalidError
 from tidegate.serializers.comparison import Level, compare
 from tidegate.serializers.containers import element_id
-from tidegate.serializers.port import MSGPACK, PICKLE, Serializer
+from tidegate.serializers.port import MSGPACK, PICKLE, Serializer, version_in
 from tidegate.serializers.schema import is_opaque
 from tidegate.serializers.spelling import parse_schema, split_map_type
 from tidegate.serializers.stamped import unstamped
@@ -136,10 +136,11 @@ def _values(old: str, old_serializer: str, new: str, new_serializer: str) -> Evo
 
 def _versions(old: str, new: str, is_custom: bool) -> Evolution:
     """From one version of a serializer of the program's own to another."""
-    (name, _, old_version), (new_name, _, new_version) = old.rpartition("/"), new.rpartition("/")
-    if not is_custom or name != new_name or PICKLE in (old, new) or not old_version.isdecimal():
+    (name, _, old_text), (new_name, _, new_text) = old.rpartition("/"), new.rpartition("/")
+    old_version, new_version = version_in(old_text), version_in(new_text)
+    if not is_custom or name != new_name or PICKLE in (old, new) or old_version is None or new_version is None:
         return _refused(f"it was written by the serializer {old} and is declared with {new}")
-    if int(old_version) > int(new_version):
+    if old_version > new_version:
         return _refused(
             f"it was written by version {old_version} of the serializer {name}, and the program has {new_version}",
             f"Run a program whose serializer {name} has version {old_version} or later.",

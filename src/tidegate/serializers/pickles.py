@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar, cast, get_origin
 from tidegate.errors import CorruptError, InvalidError
 from tidegate.serializers.containers import element_id
 from tidegate.serializers.port import PICKLE, OfOneClass, check_id
-from tidegate.serializers.stamped import unstamped, unstamped_id, without_stamp
+from tidegate.serializers.stamped import unstamped, without_stamp
 from tidegate.serializers.types import PICKLED, type_name
 
 T = TypeVar("T")
@@ -85,9 +85,6 @@ class PickleSerializer(OfOneClass[T]):
         return cast(T, value)
 
     def reader(self, stored: str) -> Callable[[bytes], T]:
-        inner = unstamped_id(stored)
-        if inner is not None:
-            read = self.reader(inner)
-            return lambda data: read(without_stamp(data))
-        check_id(stored, self.id, self.label)
-        return self.decode
+        plain = unstamped(stored)
+        check_id(plain, self.id, self.label)
+        return self.decode if plain == stored else lambda data: self.decode(without_stamp(data))

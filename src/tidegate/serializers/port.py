@@ -5,6 +5,7 @@ What `decode` gives back equals what `encode` was given; a value of which that w
 Nothing here may depend on the process: the bytes are read by another one, perhaps years later.
 """
 
+import re
 from collections.abc import Callable
 from typing import Any, Generic, Protocol, TypeVar, cast
 
@@ -63,6 +64,14 @@ class Serializer(Protocol[T]):
         Raises InvalidError for an id that is not of an earlier version: see `explain_evolution`, which asks first.
         """
         ...
+
+
+_VERSION = re.compile(r"[1-9][0-9]{0,8}")
+
+
+def version_in(text: str) -> int | None:
+    """The version that the end of a serializer's id says; None for what is none."""
+    return int(text) if _VERSION.fullmatch(text) else None
 
 
 def check_id(stored: str, declared: str, label: str) -> None:

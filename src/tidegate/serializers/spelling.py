@@ -37,6 +37,10 @@ from tidegate.serializers.types import COLLECTIONS, RECORDS, SCALARS, class_of, 
 from tidegate.serializers.types import Record as RecordNode
 
 _LIMITS = ("gt", "ge", "lt", "le", "multiple_of", "pattern", "min_length", "max_length", "tz")
+_DEEPEST = 50
+"""Parts within parts of a stored type, so that whatever goes through a type has room for it."""
+_SHOWN = 200
+"""Characters of a wrong text that an error repeats."""
 _LEFT_OUT_FACTORIES = (list, dict, set)
 """Of these msgspec leaves out an empty one."""
 
@@ -167,20 +171,21 @@ class _Parser:
     _FIELD_NAME = re.compile(r"[^:]+?(?=\??: )")
     """Once they were written without quotes, whatever was in them."""
     _LIMIT = re.compile(r"(?:" + "|".join(_LIMITS) + r")=")
-    _NUMBER = re.compile(r"-?\d+")
+    _NUMBER = re.compile(r"-?[0-9]+")
     _OLD_TAG = re.compile(r"([^={]+)=([^{]*)(?=\{)")
     _BRACKETS = {"(": ")", "[": "]", "{": "}"}  # noqa: RUF012 - never changed
 
     def __init__(self, text: str) -> None:
         self._text = text
         self._at = 0
+        self._depth = 0
 
     @property
     def is_at_end(self) -> bool:
         return self._at == len(self._text)
 
     def fail(self) -> NoReturn:
-        raise InvalidError(f"the stored type {self._text!r} cannot be read from character {self._at}")
+        raise InvalidError(f"the stored type {self._text[:_SHOWN]!r} cannot be read from character {self._at}")
 
     def _take(self, token: str) -> bool:
         if not self._text.startswith(token, self._at):
@@ -202,24 +207,32 @@ class _Parser:
     def _name(self, plain: re.Pattern[str] = _NAME) -> str:
         quoted = self._match(self._STRING)
         if quoted is not None:
-            return str(ast.literal_eval(quoted))
+            return str(self._evaluated(quoted))
         return self._match(plain) or self.fail()
+
+    def _evaluated(self, literal: str) -> Any:
+        """The value of a string or a number, neither of which needs to be a right one for Python."""
+        try:
+            return ast.literal_eval(literal)
+        except (ValueError, SyntaxError):
+            self.fail()
 
     def whole(self) -> Schema:
         """The type that begins here. Raises InvalidError for what is none."""
-        try:
-            return self.union(())
-        except RecursionError as error:
-            raise InvalidError("the stored type has too many parts within parts") from error
+        return self.union(())
 
     def behind_arrow(self) -> str:
         self._expect(" -> ")
-        return self._text[self._at :]
+        return self._text[self._at :] or self.fail()
 
     def union(self, around: tuple[Record, ...]) -> Schema:
+        self._depth += 1
+        if self._depth > _DEEPEST:
+            raise InvalidError("the stored type has too many parts within parts")
         members = [self._type(around)]
         while self._take(" | "):
             members.append(self._type(around))
+        self._depth -= 1
         return union_of(members)
 
     def _type(self, around: tuple[Record, ...]) -> Schema:
@@ -231,7 +244,7 @@ class _Parser:
         if closed or layout is not Layout.MAP:
             self.fail()
         if self._take("^"):
-            return self._reference(Reference(name, int(self._match(self._NUMBER) or self.fail())), around)
+            return self._reference(Reference(name, self._number()), around)
         if name in SCALAR_NAMES:
             return Scalar(name, self._limits())
         if name in CONTAINER_NAMES:
@@ -239,6 +252,10 @@ class _Parser:
         if self._take("("):
             return Members(name, self._values(")"))
         return self._reference(Reference(name), around)
+
+    def _number(self) -> int:
+        number: int = self._evaluated(self._match(self._NUMBER) or self.fail())
+        return number
 
     def _reference(self, reference: Reference, around: tuple[Record, ...]) -> Schema:
         try:
@@ -284,7 +301,7 @@ class _Parser:
             text = self._match(self._STRING) or self._match(self._NUMBER)
             if text is None:
                 self._expect("None")
-            values.append(None if text is None else ast.literal_eval(text))
+            values.append(None if text is None else self._evaluated(text))
         return tuple(values)
 
     def _tag(self) -> tuple[str, int | str] | None:
@@ -296,7 +313,7 @@ class _Parser:
             self._expect("=")
             number = self._match(self._NUMBER)
             if number is not None and self._text.startswith("{", self._at):
-                return name, int(number)
+                return name, self._evaluated(number)
             self._at -= len(number or "")
             tag = self._name()
             if not self._text.startswith("{", self._at):

@@ -27,6 +27,11 @@ from tidegate.state.keys import (
 _NAMES: dict[str, type] = {"None" if cls is type(None) else cls.__name__: cls for cls in SCALARS}
 _TOKEN = re.compile(r"(?:(?P<field>\w+): )?(?P<name>[\w.]+(?::[\w.]+)?)")
 
+_DEEPEST = 50
+"""Parts within parts, so that whatever goes through a type has room for it."""
+_SHOWN = 200
+"""Characters of a wrong text that an error repeats."""
+
 
 class KeyLayout(NamedTuple):
     """The type of a key, part by part."""
@@ -118,30 +123,33 @@ def unify(one: KeyLayout, other: KeyLayout) -> KeyLayout | None:
 
 def parse_layout(text: str) -> KeyLayout:
     """The type whose text is `text`. Raises CorruptError."""
-    try:
-        (_, layout), end = _parse(text, 0)
-    except RecursionError as error:
-        raise CorruptError("the type of a key has too many parts within parts") from error
+    (_, layout), end = _parse(text, 0, 0)
     if end != len(text):
-        raise CorruptError(f"{text!r} is not the type of a key")
+        raise _no_type(text)
     return layout
 
 
-def _parse(text: str, position: int) -> tuple[tuple[str, KeyLayout], int]:
-    """Field name and type that begin at `position`, and the position behind them."""
+def _no_type(text: str) -> CorruptError:
+    return CorruptError(f"{text[:_SHOWN]!r} is not the type of a key")
+
+
+def _parse(text: str, position: int, depth: int) -> tuple[tuple[str, KeyLayout], int]:
+    """Field name and type that begin at `position`, within so many others, and the position behind them."""
+    if depth > _DEEPEST:
+        raise CorruptError("the type of a key has too many parts within parts")
     token = _TOKEN.match(text, position)
     if token is None:
-        raise CorruptError(f"{text!r} is not the type of a key")
+        raise _no_type(text)
     field, name, position = token["field"] or "", token["name"], token.end()
     if not text.startswith("[", position):
         return (field, KeyLayout(name)), position
     parts: list[tuple[str, KeyLayout]] = []
     position += 1
     while not text.startswith("]", position):
-        part, position = _parse(text, position + 2 if parts else position)
+        part, position = _parse(text, position + 2 if parts else position, depth + 1)
         parts.append(part)
         if not text.startswith(("]", ", "), position):
-            raise CorruptError(f"{text!r} is not the type of a key")
+            raise _no_type(text)
     return (field, KeyLayout(name, tuple(parts))), position + 1
 
 

@@ -132,7 +132,8 @@ def find_class(path: str) -> type:
         found: Any = importlib.import_module(module)
         for name in names.split("."):
             found = getattr(found, name)
-    except (ImportError, AttributeError, ValueError) as error:
+    # A module that is imported runs, and may raise anything; a script without a guard ends itself.
+    except (Exception, SystemExit) as error:
         raise InvalidError(
             f"stored keys are of class {path}, which cannot be found: {error}",
             remedy="Keys may never change type: keep the class importable in its place.",
@@ -211,8 +212,15 @@ def _encode_decimal(key: Decimal) -> bytes:
     return f"m{'-' if sign else ''}{significant}E{exponent + len(text) - len(significant)}".encode()
 
 
+def _decode_decimal(data: bytes) -> Decimal:
+    number = Decimal(data[1:].decode("ascii"))
+    if not number.is_finite():
+        raise ValueError(f"{number} is not a finite number")
+    return number
+
+
 SCALARS: dict[type, Scalar] = {
-    type(None): Scalar(NONE, lambda key: NONE, lambda data: None),
+    type(None): Scalar(NONE, lambda key: NONE, {NONE: None}.__getitem__),
     bool: Scalar(b"b", lambda key: b"b1" if key else b"b0", lambda data: {b"b1": True, b"b0": False}[data]),
     int: Scalar(b"i", _encode_int, _decode_int),
     str: Scalar(
@@ -226,6 +234,6 @@ SCALARS: dict[type, Scalar] = {
     dt.date: Scalar(
         b"a", lambda key: b"a" + _encode_int(key.toordinal()), lambda data: dt.date.fromordinal(_decode_int(data[1:]))
     ),
-    Decimal: Scalar(b"m", _encode_decimal, lambda data: Decimal(data[1:].decode("ascii"))),
+    Decimal: Scalar(b"m", _encode_decimal, _decode_decimal),
 }
 """Every class whose values are keys without parts. Tags and forms are stored and may never change."""

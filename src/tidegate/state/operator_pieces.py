@@ -48,6 +48,6 @@ def read_operator_piece(data: bytes) -> list[tuple[str, bytes]]:
         raise CorruptError("a piece of state without keys does not have the checksum that it was written with")
     try:
         states: list[tuple[str, bytes]] = _STATES.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise CorruptError(f"a piece of state without keys cannot be read: {error}") from error
     return states

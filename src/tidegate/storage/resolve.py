@@ -3,6 +3,7 @@
 What a remote kind needs is imported when it is first used: it may be missing, and it takes time.
 """
 
+import os
 import re
 from pathlib import Path
 from urllib.parse import unquote
@@ -50,9 +51,10 @@ def _path_of_file_url(url: str, rest: str) -> str:
 
 
 def _local(path: str, url: str, writable: bool) -> LocalStorage:
-    if not path.strip():
+    if not path.strip() or "\0" in path:
         raise InvalidError(f"{url!r} names no directory", remedy=_REMEDY)
-    storage = LocalStorage(Path(path).expanduser())
+    # Not Path.expanduser, which raises where there is no such user.
+    storage = LocalStorage(Path(os.path.expanduser(path)))
     if writable:
         storage.check_writable()
     return storage

@@ -285,7 +285,7 @@ def _accepted(answer: _Answer, wanted: HTTPStatus) -> _Answer:
         return answer
     try:
         refusal = msgspec.json.decode(answer.body, type=_OneException).RemoteException
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         raise _foreign_error(answer) from None
     # Some messages go on with the server's own stack.
     raise Refused(refusal.exception, refusal.message.partition("\n")[0])
@@ -312,5 +312,5 @@ def _not_webhdfs(address: str, what: str) -> InvalidError:
 def _decoded(answer: _Answer, kind: type[_Result]) -> _Result:
     try:
         return msgspec.json.decode(answer.body, type=kind)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise _not_webhdfs(answer.address, str(error)) from error

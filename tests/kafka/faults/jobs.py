@@ -185,6 +185,16 @@ def wait_until_stopped(started: Started, count: int = 1) -> list[int]:
     return stopped()
 
 
+def wait_for_checkpoints(job: CountingJob, started: Started, count: int) -> None:
+    """Until so many more are complete."""
+
+    def newest() -> int:
+        return job.newest.checkpoint if job.newest else 0
+
+    before = newest()
+    started.wait_until(lambda: newest() >= before + count, f"{count} checkpoints")
+
+
 def kill_all(started: Started) -> None:
     started.send_to_all(signal.SIGKILL)
     started.wait()

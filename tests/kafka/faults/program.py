@@ -38,11 +38,14 @@ def parse(argv: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     parser.add_argument("--bootstrap", required=True)
     parser.add_argument("--job", required=True)
-    parser.add_argument("--input", required=True, help="topic")
+    parser.add_argument("--input", required=True, help="topics, with commas between")
     parser.add_argument("--output", required=True, help="topic")
     parser.add_argument("--second-output", help="topic of a second sink")
     parser.add_argument("--second-name", default="second", help="of the second sink")
     parser.add_argument("--bounded", action="store_true")
+    parser.add_argument("--discovery", type=float, help="seconds between two looks for new partitions")
+    parser.add_argument("--undecodable", choices=("fail", "skip"), default="fail", help="records that are no UTF-8")
+    parser.add_argument("--dead-letters", help="topic of a sink for records that are no UTF-8")
     parser.add_argument("--from", dest="start", choices=("earliest", "latest"), default="earliest")
     parser.add_argument("--prefix", help="of transactional ids")
     parser.add_argument("--timeout", type=float, help="of transactions, seconds")
@@ -53,6 +56,14 @@ def parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--unless", type=Path, help="a file")
     parser.add_argument("--enlarge", help="the number of the record that comes out far too large")
     return parser.parse_args(argv)
+
+
+def source(options: argparse.Namespace) -> KafkaSource:
+    more = {"discovery_interval": options.discovery} if options.discovery else {}
+    topics = options.input.split(",")
+    return KafkaSource(
+        options.bootstrap, topics, value=tg.String(), start=options.start, bounded=options.bounded, **more
+    )
 
 
 def sink(options: argparse.Namespace, topic: str) -> KafkaSink:
@@ -82,14 +93,15 @@ def build(argv: list[str]) -> tg.Job:
         return record + "x" * LARGE if number == options.enlarge else record
 
     job = tg.Job(options.job)
-    source = KafkaSource(
-        options.bootstrap, options.input, value=tg.String(), start=options.start, bounded=options.bounded
-    )
-    records = job.source(source, name="orders").map(work, name="work")
+    dead: tg.SideOutput[bytes] = tg.SideOutput("dead")
+    orders = job.source(source(options), name="orders", on_error=dead if options.dead_letters else options.undecodable)
+    records = orders.map(work, name="work")
     counted = records.key_by(key_of, key_type=str).process(Count(), name="count")
     counted.sink(sink(options, options.output), name="out")
     if options.second_output:
         counted.sink(sink(options, options.second_output), name=options.second_name)
+    if options.dead_letters:
+        orders.side_output(dead).sink(KafkaSink(options.bootstrap, options.dead_letters), name="dead-letters")
     return job
 
 

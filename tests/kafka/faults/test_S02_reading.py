@@ -41,6 +41,35 @@ def test_S05_from_latest_what_a_silent_partition_gets_between_a_crash_and_the_ne
     job.assert_exactly_once()
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("victim", ["a worker", "the JobManager"])
+def test_S05_from_latest_what_comes_before_the_first_results_are_out_is_read_though_somebody_dies_then(
+    job: CountingJob, victim: str
+) -> None:
+    """Where it begins is in a checkpoint before anything is read; no later start finds another end."""
+    options = ["--checkpoint-interval", "5s"]
+    job.feed(40)
+    passed_over = [len(numbers) for numbers in job.fed]
+    started = job.start("--from", "latest", options=options)
+    started.wait_until(lambda: job.newest is not None, "the checkpoint that has where it begins")
+    assert sum(job.positions().values()) == 40
+    job.feed(40)
+    started.wait_until(lambda: job.bench.open_transactions(job.name) != [], "records in transactions")
+    assert job.output() == {}
+    if victim == "a worker":
+        started.kill(max(started.living()))
+    else:
+        kill_all(started)
+        started = job.start("--from", "latest", options=options)
+    started.wait_until(lambda: "running, attempt 2" in started.said, "the next attempt")
+    job.feed(40)
+    started.wait_until(lambda: job.count() >= 80, "all that came after the beginning")
+    interrupt(started)
+    job.fed = [numbers[first:] for numbers, first in zip(job.fed, passed_over, strict=True)]
+    job.assert_exactly_once()
+    job.assert_nothing_is_open()
+
+
 def test_S10_what_was_deleted_before_it_was_read_stops_the_job_with_partition_and_range(
     kafka: Broker, job: CountingJob
 ) -> None:

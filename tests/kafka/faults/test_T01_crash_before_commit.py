@@ -64,6 +64,25 @@ def test_T01_a_job_manager_that_dies_when_the_log_has_the_checkpoint_and_nobody_
     job.assert_nothing_is_open()
 
 
+@pytest.mark.slow
+def test_T01_a_worker_that_dies_between_the_commits_of_two_sinks_leaves_neither_without_its_own(
+    job: CountingJob,
+) -> None:
+    second = job.medium.name("second-out")
+    job.medium.create_topic(second, 4)
+    job.feed(FED)
+    started = job.start("--second-output", second, fail_point="commit:after@worker-0")
+    started.wait_for_fail_point()
+    job.feed(FED)
+    job.wait_for_all(started)
+    started.wait_until(lambda: sum(map(len, job.output(second).values())) >= 2 * FED, "the second output")
+    interrupt(started)
+    job.assert_exactly_once()
+    job.assert_exactly_once(second)
+    job.assert_nothing_is_open()
+    assert job.bench.view(job.name).attempt == 2
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, slow(signal.SIGINT)])
 def test_T02_a_stop_with_prepared_transactions_commits_them_and_nothing_is_read_again(
     job: CountingJob, number: signal.Signals

@@ -2,12 +2,21 @@
 and leaves alone what is not its own (T07, T08, T09, T12, T13, T32)."""
 
 import signal
+from pathlib import Path
 
 import pytest
 
 from tests.integration.programs import wait_until
-from tests.integration.running import Bench, Started
-from tests.kafka.faults.jobs import ABORTED, CountingJob, describe, kill_all, states, wait_until_stopped
+from tests.integration.running import Bench
+from tests.kafka.faults.jobs import (
+    ABORTED,
+    CountingJob,
+    describe,
+    kill_all,
+    states,
+    wait_for_checkpoints,
+    wait_until_stopped,
+)
 
 NO_CHECKPOINT = ("--checkpoint-interval", "2m")
 
@@ -151,15 +160,6 @@ def test_T12_a_job_with_more_subtasks_than_partitions_leaves_nothing_open_at_few
 # ---- nothing to write ----------------------------------------------------------------------------------------------
 
 
-def checkpoints(job: CountingJob) -> int:
-    return job.newest.checkpoint if job.newest else 0
-
-
-def wait_for_checkpoints(job: CountingJob, started: Started, count: int) -> None:
-    before = checkpoints(job)
-    started.wait_until(lambda: checkpoints(job) >= before + count, f"{count} checkpoints")
-
-
 @pytest.mark.slow
 def test_T13_quiet_checkpoints_fail_nothing_and_open_no_new_ids(job: CountingJob) -> None:
     """Without any input, then with input for one subtask alone, and a crash in between."""
@@ -205,6 +205,29 @@ def test_T32_under_another_prefix_what_is_named_is_committed_and_what_is_left_un
     left += leave_open(job, 2, "--prefix", old)
     job.feed(400)
     job.run_until_all_is_out("--prefix", new)
+    assert set(states(job.medium, left).values()) <= ABORTED
+    assert bench.open_transactions(old) == bench.open_transactions(new) == []
+    job.assert_exactly_once()
+    job.assert_nothing_is_open()
+
+
+@pytest.mark.slow
+def test_T32_from_a_savepoint_under_another_prefix_what_is_left_under_the_old_one_is_aborted(
+    bench: Bench, job: CountingJob, tmp_path: Path
+) -> None:
+    """What came after the savepoint was never committed: it is made again, once."""
+    old, new = bench.medium.name("old"), bench.medium.name("new")
+    place = str(tmp_path / "savepoint")
+    started = job.start("--prefix", old, options=NO_CHECKPOINT)
+    job.feed(400)
+    started.wait_until(lambda: bench.open_transactions(old) != [], "records in transactions")
+    saved = bench.command("savepoint", job.name, place)
+    assert saved.returncode == 0, saved.stderr
+    job.feed(400)
+    started.wait_until(lambda: len({id.split(":")[4] for id in bench.open_transactions(old)}) == 2, "open transactions")
+    left = bench.open_transactions(old)
+    kill_all(started)
+    job.run_until_all_is_out("--prefix", new, options=["--from-savepoint", place])
     assert set(states(job.medium, left).values()) <= ABORTED
     assert bench.open_transactions(old) == bench.open_transactions(new) == []
     job.assert_exactly_once()

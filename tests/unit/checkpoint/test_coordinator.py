@@ -96,7 +96,7 @@ def completed(found: Coordinator, checkpoint: int, now: float) -> list[c.Command
 # ---- one after another ---------------------------------------------------------------------------------------------
 
 
-def test_the_first_checkpoint_comes_an_interval_after_all_tasks_run() -> None:
+def test_C05_the_first_checkpoint_comes_an_interval_after_all_tasks_run() -> None:
     found = make()
     assert found.handle(c.Wake(), at(50.0)) == []
     assert found.handle(c.TasksRunning(), at(100.0)) == [c.WakeAt(110.0)]
@@ -116,14 +116,14 @@ def test_a_checkpoint_is_appended_only_when_every_task_has_acknowledged() -> Non
     assert [record.subtask for record in manifest.operators[1].subtasks] == [0, 1]
 
 
-def test_tasks_are_told_only_after_the_append_is_won() -> None:
+def test_C07_tasks_are_told_only_after_the_append_is_won() -> None:
     found = make()
     triggered(found)
     appending(found, 6, 11.0)
     assert found.handle(c.AppendWon(), at(12.0)) == [c.NotifyCompleted(CheckpointId(6)), c.WakeAt(132.0)]
 
 
-def test_the_next_is_triggered_only_after_all_commits_of_the_last_are_reported() -> None:
+def test_C13_the_next_is_triggered_only_after_all_commits_of_the_last_are_reported() -> None:
     found = make()
     triggered(found)
     appending(found, 6, 11.0)
@@ -188,7 +188,7 @@ def test_splits_that_wait_at_the_trigger_are_in_the_checkpoint() -> None:
 # ---- acknowledgements that count for nothing -----------------------------------------------------------------------
 
 
-def test_a_doubled_acknowledgement_does_not_stand_for_another_task() -> None:
+def test_C04_a_doubled_acknowledgement_does_not_stand_for_another_task() -> None:
     found = make()
     triggered(found)
     for _ in range(3):
@@ -196,7 +196,7 @@ def test_a_doubled_acknowledgement_does_not_stand_for_another_task() -> None:
 
 
 @pytest.mark.parametrize(("checkpoint", "attempt"), [(5, ATTEMPT), (7, ATTEMPT), (6, 2), (6, 4)])
-def test_an_acknowledgement_of_another_checkpoint_or_attempt_does_not_count(checkpoint: int, attempt: int) -> None:
+def test_C04_an_acknowledgement_of_another_checkpoint_or_attempt_does_not_count(checkpoint: int, attempt: int) -> None:
     found = make()
     triggered(found)
     for task in TASKS:
@@ -212,7 +212,7 @@ def test_an_acknowledgement_of_a_task_that_does_not_exist_does_not_count() -> No
         assert found.handle(acknowledge(task, 6), at(11.0)) == []
 
 
-def test_files_of_an_abandoned_checkpoint_are_deleted_after_a_later_one_completed() -> None:
+def test_C04_files_of_an_abandoned_checkpoint_are_deleted_after_a_later_one_completed() -> None:
     found = make()
     triggered(found)
     found.handle(acknowledge(READER, 6, "early"), at(11.0))
@@ -221,7 +221,7 @@ def test_files_of_an_abandoned_checkpoint_are_deleted_after_a_later_one_complete
     assert completed(found, 7, 72.0)[-2:-1] == [c.CheckpointSettled(CheckpointId(7), ("early", "late"))]
 
 
-def test_files_that_come_between_giving_up_and_the_next_trigger_are_garbage_too() -> None:
+def test_C04_files_that_come_between_giving_up_and_the_next_trigger_are_garbage_too() -> None:
     found = make()
     triggered(found)
     found.handle(Decline(ATTEMPT, CheckpointId(6), SINKS[1], "disk full"), at(11.0))
@@ -255,7 +255,7 @@ def test_a_checkpoint_that_takes_too_long_is_abandoned_and_says_who_was_late() -
     assert trigger == c.Trigger(CheckpointId(7)), "its interval is over as well"
 
 
-def test_a_decline_abandons_and_the_next_comes_in_its_turn() -> None:
+def test_C05_a_decline_abandons_and_the_next_comes_in_its_turn() -> None:
     found = make()
     triggered(found)
     commands = found.handle(Decline(ATTEMPT, CheckpointId(6), SINKS[0], "disk full"), at(12.0))
@@ -291,7 +291,7 @@ def test_a_success_in_between_forgives_earlier_failures() -> None:
     assert not any(isinstance(command, c.FailAttempt) for command in commands)
 
 
-def test_nothing_is_told_given_up_or_triggered_while_the_append_is_undecided() -> None:
+def test_C08_nothing_is_told_given_up_or_triggered_while_the_append_is_undecided() -> None:
     found = make()
     triggered(found)
     appending(found, 6, 11.0)
@@ -336,7 +336,7 @@ def test_a_stop_finishes_what_is_complete() -> None:
 # ---- finite jobs ---------------------------------------------------------------------------------------------------
 
 
-def test_when_all_input_has_ended_one_more_checkpoint_is_taken_and_the_job_is_done() -> None:
+def test_C12_when_all_input_has_ended_one_more_checkpoint_is_taken_and_the_job_is_done() -> None:
     found = make()
     found.handle(c.TasksRunning(), at(0.0))
     assert found.handle(c.AllTasksEnded(), at(1.0))[0] == c.Trigger(CheckpointId(6))

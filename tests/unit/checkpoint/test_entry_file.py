@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from tests.unit.checkpoint.records import CREATED, ENTRIES, TAKEOVER, entry, manifest
 from tidegate.checkpoint import manifest as manifests
 from tidegate.checkpoint.log import Completed, Entry, Unreadable
-from tidegate.checkpoint.protocol import Committable, OperatorSnapshot, PendingTransaction
+from tidegate.checkpoint.manifest import SubtaskRecord
+from tidegate.checkpoint.protocol import Committable, OperatorSnapshot, PendingTransaction, SplitState
 from tidegate.checkpoint.store import decode_entry, encode_entry
 from tidegate.errors import InternalError
 from tidegate.ids import CheckpointId, LogPosition, OperatorName, SubtaskIndex
@@ -29,8 +30,18 @@ def test_a_file_is_one_json_document_for_people() -> None:
     assert '\n    "type": "takeover"' in text
 
 
+def test_an_entry_with_thousands_of_splits_is_not_indented_and_is_read_as_it_was_written() -> None:
+    splits = tuple(SplitState(f"in/{number}", number, attributes={"topic_id": "x" * 22}) for number in range(10_000))
+    snapshot = OperatorSnapshot(OperatorName("source"), splits=splits)
+    operator = msgspec.structs.replace(manifest().operators[0], subtasks=(SubtaskRecord(SubtaskIndex(0), snapshot),))
+    written = entry(1, Completed(msgspec.structs.replace(manifest(), operators=(operator,))))
+    data = encode_entry(written)
+    assert len(data) < 130 * len(splits)
+    assert decode_entry(written.position, data) == written
+
+
 @pytest.mark.parametrize("written", ENTRIES, ids=lambda each: type(each.body).__name__)
-def test_a_file_cut_off_anywhere_is_unreadable(written: Entry) -> None:
+def test_C09_a_file_cut_off_anywhere_is_unreadable(written: Entry) -> None:
     data = encode_entry(written)
     for length in range(len(data)):
         assert isinstance(decode_entry(written.position, data[:length]), Unreadable), f"cut after {length} bytes"
@@ -38,7 +49,7 @@ def test_a_file_cut_off_anywhere_is_unreadable(written: Entry) -> None:
 
 @pytest.mark.parametrize("written", ENTRIES, ids=lambda each: type(each.body).__name__)
 @pytest.mark.parametrize("flip", [0x01, 0x02, 0x20, 0x80, 0xFF])
-def test_a_file_with_any_byte_changed_is_unreadable(written: Entry, flip: int) -> None:
+def test_C09_a_file_with_any_byte_changed_is_unreadable(written: Entry, flip: int) -> None:
     data = encode_entry(written)
     for index in range(len(data)):
         changed = bytearray(data)

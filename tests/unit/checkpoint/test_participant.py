@@ -65,7 +65,9 @@ def test_state_that_could_not_be_stored_is_declined_once_and_never_acknowledged(
     assert found.handle(part.SinkReady(FIVE, PENDING)) == []
 
 
-def test_state_of_an_abandoned_checkpoint_is_told_late_so_that_its_files_are_deleted_but_without_transactions() -> None:
+def test_C04_state_of_an_abandoned_checkpoint_is_told_late_so_that_its_files_are_deleted_but_without_transactions() -> (
+    None
+):
     found = with_sink()
     found.handle(part.BarrierAligned(FIVE))
     found.handle(part.SinkReady(FIVE, PENDING))

@@ -85,7 +85,7 @@ def test_state_is_read_back_as_it_was_written(store: CheckpointStore, data: byte
     assert store.read_state(handle_of(state_of(), data)) == data
 
 
-def test_state_of_an_earlier_log_is_never_replaced(store: CheckpointStore) -> None:
+def test_C14_state_of_an_earlier_log_is_never_replaced(store: CheckpointStore) -> None:
     """Somebody removed the log but not the files, and numbers begin again."""
     store.write_state(state_of(), b"old")
     with pytest.raises(
@@ -128,7 +128,7 @@ def test_damaged_state_is_never_returned(store: CheckpointStore, storage: Memory
     assert "--from-checkpoint" in caught.value.failure.remedy
 
 
-def test_any_flipped_bit_of_state_is_noticed(store: CheckpointStore, storage: MemoryStorage) -> None:
+def test_B04_any_flipped_bit_of_state_is_noticed(store: CheckpointStore, storage: MemoryStorage) -> None:
     data = b"a state of a few bytes"
     handle = handle_of(state_of(), data)
     for index in range(len(data) * 8):

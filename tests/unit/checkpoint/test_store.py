@@ -147,7 +147,7 @@ def test_a_job_must_have_a_name(storage: MemoryStorage, name: str) -> None:
 
 
 @pytest.mark.parametrize("failure", [{"before": 2}, {"after": 1}, {"reads": 2}, {"before": 1, "after": 1, "reads": 2}])
-def test_an_append_without_an_answer_is_repeated_until_it_is_decided(failure: dict[str, int]) -> None:
+def test_C08_an_append_without_an_answer_is_repeated_until_it_is_decided(failure: dict[str, int]) -> None:
     storage = FailingStorage()
     store = CheckpointStore(storage, JOB)
     fill(store, CREATED)
@@ -160,7 +160,7 @@ def test_an_append_without_an_answer_is_repeated_until_it_is_decided(failure: di
     assert store.read_log() == [CREATED, completed(1)]
 
 
-def test_a_log_that_gives_no_answer_is_never_read_as_empty_or_damaged() -> None:
+def test_C10_a_log_that_gives_no_answer_is_never_read_as_empty_or_damaged() -> None:
     storage = FailingStorage()
     store = CheckpointStore(storage, JOB)
     fill(store, CREATED, completed(1))

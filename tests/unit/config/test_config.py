@@ -35,6 +35,7 @@ def test_without_any_layer_every_setting_has_its_default(tmp_path: Path) -> None
     assert (config.restart, config.transaction_restart_allowance) == (ExponentialDelay(), 60.0)
     assert (config.batch_size, config.batch_linger, config.batch_step_target) == (2048, 0.005, 0.02)
     assert (config.channel_bytes, config.log_format) == (2**17, "text")
+    assert (config.network_transport, config.network_host) == ("ipc", "127.0.0.1")
     assert set(config.places.values()) == {"default"}
 
 

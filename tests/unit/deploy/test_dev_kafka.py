@@ -50,6 +50,13 @@ def test_a_node_is_broker_and_controller_on_loopback() -> None:
     assert found["auto.create.topics.enable"] == "false"
 
 
+def test_clients_are_told_the_advertised_port_and_nobody_listens_there() -> None:
+    node = NodeAddress(1, 9093, 9193, 9293, advertised_port=9393)
+    lines = server_properties(node, [node], Path("/data")).splitlines()
+    assert "listeners=CLIENTS://127.0.0.1:9093,INTERNAL://127.0.0.1:9193,CONTROLLER://127.0.0.1:9293" in lines
+    assert "advertised.listeners=CLIENTS://127.0.0.1:9393,INTERNAL://127.0.0.1:9193" in lines
+
+
 @pytest.mark.parametrize(("nodes", "copies", "needed"), [(1, "1", "1"), (3, "3", "2")])
 def test_records_are_as_safe_as_the_number_of_nodes_allows(nodes: int, copies: str, needed: str) -> None:
     found = properties(nodes)
@@ -143,6 +150,8 @@ def test_a_port_on_which_somebody_listens_is_refused(tmp_path: Path, monkeypatch
 def test_each_node_needs_a_port(tmp_path: Path) -> None:
     with pytest.raises(InvalidError, match="3 nodes need as many ports, not 1"):
         DevKafka(tmp_path, nodes=3, ports=[9092])
+    with pytest.raises(InvalidError, match="3 nodes need as many ports, not 2"):
+        DevKafka(tmp_path, nodes=3, advertised_ports=[9092, 9093])
 
 
 def test_a_folder_of_another_number_of_nodes_is_refused(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -15,13 +16,15 @@ from tidegate.errors import InvalidError
 
 def test_every_part_of_the_form_is_read() -> None:
     environment = {
-        "TIDEGATE_FAIL_POINT": "log-append:before,commit:after:3@worker-1=stop,capture:before@worker",
+        "TIDEGATE_FAIL_POINT": "log-append:before,commit:after:3@worker-1=stop,capture:before@worker,"
+        "upload:before:*=delay-250",
         "TIDEGATE_FAIL_POINT_MARK": "/tmp/mark",
     }
     assert parse(environment) == (
         FailPoint("log-append:before", 1, "", signal.SIGKILL, "/tmp/mark.0"),
         FailPoint("commit:after", 3, "worker-1", signal.SIGSTOP, "/tmp/mark.1"),
         FailPoint("capture:before", 1, "worker", signal.SIGKILL, "/tmp/mark.2"),
+        FailPoint("upload:before", 0, "", signal.SIGKILL, "/tmp/mark.3", 0.25),
     )
 
 
@@ -37,7 +40,17 @@ def test_every_fail_point_can_be_named(name: str) -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    ["commit", "commit:during", "commit:before:0", "commit:before@master", "commit:before=maim", "commit:before@"],
+    [
+        "commit:before=delay",
+        "commit:before=delay-x",
+        "commit:before:*:2",
+        "commit",
+        "commit:during",
+        "commit:before:0",
+        "commit:before@master",
+        "commit:before=maim",
+        "commit:before@",
+    ],
 )
 def test_what_is_no_fail_point_is_refused(wrong: str) -> None:
     with pytest.raises(InvalidError, match="is not a fail point"):
@@ -89,3 +102,15 @@ def test_it_kills_at_the_time_that_was_asked_for_and_once_over_all_processes(tmp
 def test_it_leaves_alone_whoever_is_not_meant(tmp_path: Path) -> None:
     assert reach_three_times(tmp_path, "commit:before@worker-1,commit:after") == (0, ["0", "1", "2"])
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_delay_that_acts_each_time_delays_each_time_and_leaves_no_file(tmp_path: Path) -> None:
+    before = time.monotonic()
+    assert reach_three_times(tmp_path, "commit:before:*=delay-200") == (0, ["0", "1", "2"])
+    assert time.monotonic() - before >= 0.6
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_delay_at_one_time_acts_once_over_all_processes(tmp_path: Path) -> None:
+    assert reach_three_times(tmp_path, "commit:before:2=delay-1") == (0, ["0", "1", "2"])
+    assert [mark.name for mark in tmp_path.iterdir()] == ["mark.0"]

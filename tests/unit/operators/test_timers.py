@@ -285,7 +285,7 @@ def test_open_has_no_key_to_register_a_timer_for_also_after_a_restore() -> None:
 # ---- state -----------------------------------------------------------------------------------------------------------
 
 
-def test_timers_are_found_again_after_a_restore_and_what_is_overdue_fires_once() -> None:
+def test_W03_timers_are_found_again_after_a_restore_and_what_is_overdue_fires_once() -> None:
     bench = Bench()
     bench.put(("a", 10), ("b", 20), ("a", 5000), ("b", -20), ("c", 30))
     assert bench.fire(10) == [("a", 10, 1)]
@@ -295,7 +295,7 @@ def test_timers_are_found_again_after_a_restore_and_what_is_overdue_fires_once()
     assert again.operator.next_timer is None
 
 
-def test_rescaling_moves_timers_with_their_keys() -> None:
+def test_B05_rescaling_moves_timers_with_their_keys() -> None:
     bench = Bench()
     keys = [f"k{number}" for number in range(40)]
     bench.put(*((key, 100 + number) for number, key in enumerate(keys)))

@@ -219,7 +219,7 @@ def test_three_channels_in_every_order_of_arrival(eager: bool) -> None:
 
 @pytest.mark.parametrize("eager", [True, False])
 @pytest.mark.parametrize("abandoned", [1, 2, 3])
-def test_two_channels_with_an_abandoned_checkpoint_at_every_place(abandoned: int, eager: bool) -> None:
+def test_C02_two_channels_with_an_abandoned_checkpoint_at_every_place(abandoned: int, eager: bool) -> None:
     for scripts in product(["1a2.", "a1.2", "a2.", "12a.", "1a."], repeat=2):
         expected = expected_checkpoints(scripts)
         for order in arrivals(scripts):
@@ -253,7 +253,7 @@ def test_the_check_fails_when_an_entry_is_removed_doubled_moved_or_changed(scrip
     assert not is_right(scripts, trace[:-1]), "the end is missing"
 
 
-def test_a_fast_channel_is_blocked_at_its_barrier_while_the_slow_one_is_read() -> None:
+def test_C01_a_fast_channel_is_blocked_at_its_barrier_while_the_slow_one_is_read() -> None:
     running = Run(["1ab", "cd1"])
     for channel in (0, 0, 0, 1, 1):
         running.arrive(channel)
@@ -264,7 +264,7 @@ def test_a_fast_channel_is_blocked_at_its_barrier_while_the_slow_one_is_read() -
     assert running.trace[2:] == [Aligned(1), Taken(0, "a"), Taken(0, "b")]
 
 
-def test_a_newer_barrier_abandons_the_older_alignment_and_blocks_its_own_channel() -> None:
+def test_C02_a_newer_barrier_abandons_the_older_alignment_and_blocks_its_own_channel() -> None:
     assert run(["1a2b", "2c"], [0, 0, 1, 1], eager=True) == [Taken(0, "a")]
     assert run(["1a2b", "2c"], [0, 0, 1, 1, 0, 0], eager=True) == [
         Taken(0, "a"),
@@ -283,7 +283,7 @@ def test_abandoning_an_older_checkpoint_leaves_the_alignment_alone() -> None:
     assert run(["2a", "b2"], [0, 0, Abandon(1), 1, 1], eager=True)[-2:] == [Aligned(2), Taken(0, "a")]
 
 
-def test_what_was_abandoned_or_is_of_the_past_stays_so() -> None:
+def test_C02_what_was_abandoned_or_is_of_the_past_stays_so() -> None:
     steps = [Abandon(3), Abandon(1), 0, 0, 0, 1, 1, 1]
     assert aligned(run(["235", "235"], steps, eager=True)) == [5]
     assert aligned(run(["235", "235"], steps[1:], eager=True, last=3)) == [5]

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 import tidegate as tg
-from tests.unit.runtime.harness import Bench, HandSource, Total, totals_job
+from tests.unit.runtime.harness import Bench, HandReader, HandSource, Total, totals_job
 from tidegate.connectors.collections import CollectionSink, CollectionSource
+from tidegate.operators.contracts import Fetched, SourceContext
 from tidegate.runtime.control import (
     RuntimeOptions,
     TaskEnded,
@@ -143,6 +144,44 @@ def test_a_source_that_has_nothing_is_asked_only_when_its_pause_is_over() -> Non
         bench.step()
         assert source.polls == polls + 1
     assert waits == sorted(waits)
+    assert waits[-1] == pytest.approx(LONGEST_PAUSE)
+
+
+class WideReader(HandReader):
+    """Looks at a part of its splits in each poll: it has nothing only when it has looked at all."""
+
+    def __init__(self, source: HandSource) -> None:
+        super().__init__(source)
+        self._looks = 0
+
+    def poll(self, max_records: int) -> Fetched | None:
+        self._looks += 1
+        found = super().poll(max_records)
+        if found is not None or self._looks % 4 == 0:
+            return found
+        return next((Fetched(split, [], position) for split, position in self._positions.items()), None)
+
+
+class WideSource(HandSource):
+    def open_reader(self, context: SourceContext) -> WideReader:
+        return WideReader(self)
+
+
+def test_a_look_at_some_of_many_splits_makes_the_pause_behind_all_of_them_no_shorter() -> None:
+    source = WideSource()
+    source.put("a")
+    bench = Bench(totals_job(source, CollectionSink())).deploy()
+    bench.read(no_more=False)
+    bench.settle()
+    waits = []
+    for _ in range(10):
+        polls = source.polls
+        progress = bench.step()
+        assert progress.wake_at is not None
+        waits.append(progress.wake_at - bench.clock.time)
+        bench.clock.time = progress.wake_at
+        bench.settle()
+        assert source.polls == polls + 4
     assert waits[-1] == pytest.approx(LONGEST_PAUSE)
 
 

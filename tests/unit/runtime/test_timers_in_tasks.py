@@ -111,7 +111,7 @@ def test_an_idle_task_with_a_timer_is_not_woken_before_it_is_due() -> None:
 
 
 @pytest.mark.parametrize(("before", "after"), [(2, 3), (3, 1), (1, 4)])
-def test_what_was_due_while_nothing_ran_fires_once_after_the_restore_and_the_rest_in_time(
+def test_W03_what_was_due_while_nothing_ran_fires_once_after_the_restore_and_the_rest_in_time(
     before: int, after: int
 ) -> None:
     timed = Timed(before)

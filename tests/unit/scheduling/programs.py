@@ -30,6 +30,7 @@ class Splits:
     discovery_interval: float | None = None
     deserializer: None = None
     inspection_spec: RecoverySpec | None = None
+    starts_at_end: bool = False
 
     def discover(self, known: frozenset[str] | None) -> list[SplitState]:
         raise AssertionError("tests answer `Discover` themselves")

@@ -99,7 +99,7 @@ def test_a_savepoint_is_begun_from_in_an_empty_log() -> None:
     assert sorted(old.outside.output + world.outside.output) == EXPECTED
 
 
-def test_a_savepoint_restored_twice_gives_the_same() -> None:
+def test_C15_a_savepoint_restored_twice_gives_the_same() -> None:
     old = World(seed=1, fault={})
     stopped_with_savepoint(old)
     first, second = (calm(in_an_empty_log(old)) for _ in range(2))

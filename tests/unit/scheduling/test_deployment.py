@@ -203,6 +203,67 @@ def test_a_split_found_later_goes_to_the_reader_with_the_fewest() -> None:
     assert outcomes[0] == to(1, AssignSplits(READ, task(READ, 1), (SplitState("b", 0, 9),), False))
 
 
+# ---- beginning at the end ------------------------------------------------------------------------------------------
+
+AT_THE_END = Splits(starts_at_end=True)
+
+
+def acknowledged(found: Attempted, checkpoint: int, *splits: SplitState) -> list[Outcome]:
+    """By every task; reader 0 has `splits`."""
+    outcomes: list[Outcome] = []
+    for each in TASKS:
+        names = (READ,) if str(each.vertex) == READ else (TOTALS, WRITE)
+        has = splits if each == TASKS[0] else ()
+        snapshots = tuple(OperatorSnapshot(name, splits=has if name == READ else ()) for name in names)
+        outcomes += found.received(Acknowledge(ATTEMPT, CheckpointId(checkpoint), each, snapshots))
+    return outcomes
+
+
+def assignments(outcomes: list[Outcome]) -> list[AssignSplits]:
+    messages = [outcome.message for outcome in outcomes if isinstance(outcome, SendToWorker)]
+    return [message for message in messages if isinstance(message, AssignSplits)]
+
+
+def test_S05_a_source_that_begins_at_its_end_is_read_only_when_a_checkpoint_has_where_it_begins() -> None:
+    """Otherwise the next attempt would begin at a later end."""
+    found = Attempted(AT_THE_END).deployed()
+    found.running()
+    outcomes = found.found("a", "b")
+    assert assignments(outcomes) == []
+    assert to(0, TriggerCheckpoint(CheckpointId(6))) in outcomes
+    [append] = acknowledged(found, 6)
+    assert isinstance(append, c.AppendManifest)
+    record = append.manifest.operator(READ)
+    assert record is not None
+    assert {split.id: split.position for split in record.splits} == {"a": 0, "b": 0}
+    completed = found.deployment.coordinate(c.AppendWon(), ZERO)
+    assert [split.id for sent in assignments(completed) for split in sent.splits] == ["a", "b"]
+    again = Attempted(AT_THE_END).deployed(append.manifest)
+    again.running()
+    assert [split.id for sent in assignments(again.found("a", "b")) for split in sent.splits] == ["a", "b"]
+
+
+def test_S05_that_checkpoint_is_tried_again_when_it_fails_and_nothing_is_read_before() -> None:
+    found = Attempted(AT_THE_END).deployed()
+    found.running()
+    found.found("a")
+    refused = found.received(Decline(ATTEMPT, CheckpointId(6), TASKS[0], "disk full"), Now(1.0, 0.0))
+    assert assignments(refused) == []
+    assert to(0, TriggerCheckpoint(CheckpointId(7))) in found.deployment.wake(Now(2.0, 0.0))
+    acknowledged(found, 7)
+    completed = found.deployment.coordinate(c.AppendWon(), ZERO)
+    assert [split.id for sent in assignments(completed) for split in sent.splits] == ["a"]
+
+
+def test_S05_inputs_that_are_ended_before_that_checkpoint_are_not_begun_by_it() -> None:
+    found = Attempted(AT_THE_END).deployed()
+    found.running()
+    found.found("a")
+    found.deployment.drain(ZERO)
+    acknowledged(found, 6)
+    assert assignments(found.deployment.coordinate(c.AppendWon(), ZERO)) == []
+
+
 def checkpointing() -> Attempted:
     """With checkpoint 6 triggered."""
     found = attempted().deployed()

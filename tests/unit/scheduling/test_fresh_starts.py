@@ -93,7 +93,7 @@ def test_the_same_value_again_goes_on_from_the_checkpoint_that_completed_since()
     assert not world.manager._ledger.begins_fresh
 
 
-def test_ids_of_checkpoints_go_on_growing_after_a_fresh_start() -> None:
+def test_C14_ids_of_checkpoints_go_on_growing_after_a_fresh_start() -> None:
     world = with_a_checkpoint()
     world.start(fresh="monday")
     go(world, Phase.DONE)

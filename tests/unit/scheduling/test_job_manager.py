@@ -156,7 +156,7 @@ def test_an_empty_log_is_created_before_workers_start_and_taken_over_after() -> 
     assert found.handle(spawned, AT_ZERO) == [p.Append(entry)]
 
 
-def test_an_unanswered_append_is_repeated_with_the_same_bytes_until_it_is_decided() -> None:
+def test_C08_an_unanswered_append_is_repeated_with_the_same_bytes_until_it_is_decided() -> None:
     found = manager()
     [append] = started(found)
     assert isinstance(append, p.Append)
@@ -187,7 +187,7 @@ def test_a_failure_that_came_from_an_earlier_attempt_counts_for_nothing() -> Non
     assert found.phase is Phase.TAKING_OVER
 
 
-def test_several_deaths_are_one_incident_and_one_restart() -> None:
+def test_C18_several_deaths_are_one_incident_and_one_restart() -> None:
     found = manager()
     started(found)
     first = found.handle(p.WorkerDied(Attempt(1), WorkerIndex(0), "killed"), AT_ZERO)
@@ -216,7 +216,7 @@ def test_without_restarts_the_first_failure_ends_the_job_with_it() -> None:
     assert (exit.failure.exit_code, exit.failure.where) == (1, "attempt 1")
 
 
-def test_an_append_that_is_refused_outright_ends_the_workers_first() -> None:
+def test_C07_an_append_that_is_refused_outright_ends_the_workers_first() -> None:
     found = manager()
     started(found)
     failure = Failure(ErrorKind.INTERNAL, "the log cannot be written")
@@ -244,7 +244,7 @@ def test_old_workers_are_ended_again_when_the_attempt_fails_while_they_are_being
     assert world.manager._beginning.old_takeover is None
 
 
-def test_a_checkpoint_that_is_won_after_its_attempt_failed_is_what_the_next_restores() -> None:
+def test_C17_a_checkpoint_that_is_won_after_its_attempt_failed_is_what_the_next_restores() -> None:
     world = at(Phase.RUNNING)
     run_until(world, lambda: world.undecided is not None)
     world.fault = {"append unanswered": 1.0}

@@ -101,7 +101,7 @@ def test_checkpoints_before_a_fresh_start_cannot_be_gone_back_to() -> None:
         decide(view(*TWO, takeover(True), completed(3)), from_checkpoint=1)
 
 
-def test_a_damaged_entry_above_the_newest_checkpoint_stops_with_exit_code_3_and_says_what_to_do() -> None:
+def test_C10_a_damaged_entry_above_the_newest_checkpoint_stops_with_exit_code_3_and_says_what_to_do() -> None:
     with pytest.raises(CorruptError) as raised:
         decide(view(*TWO, completed(3), damaged_at=4))
     assert raised.value.exit_code == 3

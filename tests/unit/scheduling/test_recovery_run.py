@@ -8,7 +8,7 @@ from tidegate.checkpoint import recovery
 from tidegate.checkpoint.manifest import SinkRecord, SinkTarget
 from tidegate.clock import Now
 from tidegate.errors import ErrorKind, Failure
-from tidegate.ids import Attempt, JobName, LogInstance
+from tidegate.ids import Attempt, JobName, LogInstance, SubtaskIndex, TransactionalId
 from tidegate.scheduling.deployment import sink_targets
 from tidegate.scheduling.ledger import Ledger
 from tidegate.scheduling.protocol import Recover, Tell, WakeAt
@@ -73,6 +73,24 @@ def test_each_step_is_a_wait_of_its_own_and_the_end_ends_it() -> None:
         found.answered(1, recovery.Listed(TARGETS[0], ()), at(10.0))
     assert not found.is_under_way
     assert found.wake(at(60.0)) == []
+
+
+def test_how_far_the_end_of_very_many_transactions_is_is_told_now_and_then() -> None:
+    found = run()
+    found.before_deploying(LEDGER, None, Attempt(2), at(0.0))
+    found.answered(1, recovery.Listed(TARGETS[0], ()), at(0.0))
+    ids = tuple(TransactionalId(JOB, LEDGER.instance, Attempt(1), WRITE, SubtaskIndex(i), 0) for i in range(500))
+    found.answered(1, recovery.Listed(TARGETS[0], ids), at(0.0))
+    told = [
+        (number, outcome.text)
+        for number, id in enumerate(ids)
+        for outcome in found.answered(1, recovery.Aborted(id), at(0.035 * number))
+        if isinstance(outcome, Tell)
+    ]
+    assert told == [
+        (86, "recovery has ended 87 transactions and knows of 413 more"),
+        (372, "recovery has ended 373 transactions and knows of 127 more"),
+    ]
 
 
 def test_a_dropped_recovery_is_not_waited_for() -> None:

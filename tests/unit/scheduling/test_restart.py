@@ -21,7 +21,7 @@ def test_fixed_delay_restarts_as_often_as_it_says_and_then_never() -> None:
     assert [found.on_failure(t * 1000.0) for t in range(5)] == [2.5, 2.5, 2.5, None, None]
 
 
-def test_failure_rate_allows_as_many_failures_within_the_time_as_it_says() -> None:
+def test_C18_failure_rate_allows_as_many_failures_within_the_time_as_it_says() -> None:
     found = policy(FailureRate(2, 60.0, 1.0))
     assert [found.on_failure(t) for t in (0.0, 10.0)] == [1.0, 1.0]
     assert found.on_failure(59.9) is None
@@ -38,7 +38,7 @@ def test_exponential_delay_grows_to_its_maximum_and_restarts_for_ever() -> None:
 
 
 @pytest.mark.parametrize(("healthy", "delay"), [(299.9, 4.0), (300.0, 1.0), (10_000.0, 1.0)])
-def test_exponential_delay_begins_anew_after_enough_health(healthy: float, delay: float) -> None:
+def test_C18_exponential_delay_begins_anew_after_enough_health(healthy: float, delay: float) -> None:
     found = policy(ExponentialDelay(1.0, 60.0, 2.0, 0.1, 300.0))
     found.on_failure(0.0)
     found.on_failure(1.0)
@@ -54,7 +54,7 @@ def test_time_without_a_running_attempt_is_no_health() -> None:
 
 
 @given(random=st.floats(0.0, 1.0), jitter=st.floats(0.0, 0.99), failures=st.integers(1, 12))
-def test_each_delay_is_changed_by_at_most_the_jitter(random: float, jitter: float, failures: int) -> None:
+def test_C18_each_delay_is_changed_by_at_most_the_jitter(random: float, jitter: float, failures: int) -> None:
     found = policy(ExponentialDelay(1.0, 60.0, 2.0, jitter, 300.0), random)
     delay = 0.0
     for count in range(failures):

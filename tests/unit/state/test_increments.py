@@ -44,7 +44,7 @@ def test_each_capture_holds_what_changed_since_the_one_that_completed() -> None:
     assert names(three) == ["1", "2"]
 
 
-def test_what_an_abandoned_capture_held_is_in_the_next_one_in_a_new_file() -> None:
+def test_B01_what_an_abandoned_capture_held_is_in_the_next_one_in_a_new_file() -> None:
     increments = Increments()
     stored(increments, 1, {"a": 1})
     increments.completed(number(1))

@@ -95,7 +95,7 @@ def test_the_bytes_and_the_group_of_a_key_never_change(key: Any, encoded: str, g
     assert key_group(key, 128) == group
 
 
-def test_groups_are_the_same_under_every_hash_seed() -> None:
+def test_B06_groups_are_the_same_under_every_hash_seed() -> None:
     program = (
         "import json; from tidegate.state.key_groups import key_group;"
         "print(json.dumps([key_group(k, 128) for k in ['user-1', b'user-1', 1, None, ('a', 1)]]))"

@@ -121,7 +121,7 @@ def test_writers_and_deleters_of_one_folder_do_not_disturb_each_other(tmp_path: 
     assert storage.list("") == [f"job/chk-1-1/{name}" for name in "abcd"]
 
 
-def test_what_killed_writers_left_is_removed_and_what_living_ones_write_is_not(
+def test_C09_what_killed_writers_left_is_removed_and_what_living_ones_write_is_not(
     tmp_path: Path, start: StartProcess
 ) -> None:
     storage = LocalStorage(tmp_path)
@@ -248,7 +248,7 @@ def test_a_file_system_whose_link_replaces_is_refused(tmp_path: Path, monkeypatc
         LocalStorage(tmp_path).check_writable()
 
 
-def test_a_sync_that_fails_after_the_link_leaves_the_outcome_open(
+def test_C08_a_sync_that_fails_after_the_link_leaves_the_outcome_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also for an error that would not pass: the file is there."""
@@ -290,7 +290,7 @@ def _synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="names of open files are found in /proc")
 @pytest.mark.parametrize("operation", ["put_if_absent", "write"])
-def test_the_file_and_every_folder_that_leads_to_it_are_synced(
+def test_C09_the_file_and_every_folder_that_leads_to_it_are_synced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, operation: str
 ) -> None:
     storage = LocalStorage(tmp_path / "root")

@@ -11,13 +11,16 @@ InvalidError for what an operator must mend (no such topic, no permission, a set
 producer took an id over, LostDataError where records are gone.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import Enum
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import msgspec
 
-from tidegate.errors import TidegateError
+from tidegate.errors import CorruptError, TidegateError
+
+_PARTITION = re.compile(r"([^/]+)/(0|[1-9][0-9]{0,9})")
 
 Header = tuple[str, bytes | None]
 """A name may occur several times; the order is kept."""
@@ -29,6 +32,60 @@ class TopicPartition(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}/{self.partition}"
+
+
+def partition_of(text: str) -> TopicPartition:
+    """From 'topic/partition', which is also the id of a split. Raises CorruptError for any other text."""
+    found = _PARTITION.fullmatch(text)
+    if found is None:
+        raise CorruptError(f"{text!r} is stored where the name of a topic, '/' and the number of a partition should be")
+    return TopicPartition(found[1], int(found[2]))
+
+
+# ---- what there is -------------------------------------------------------------------------------------------------
+
+Isolation = Literal["read_committed", "read_uncommitted"]
+
+OnLostOffsets = Literal["fail", "earliest"]
+
+At = Literal["earliest", "latest"] | int
+"""A number is a time: the first record with a timestamp not before it, in milliseconds since 1970."""
+
+
+class Topic(NamedTuple):
+    """`id` is new when a topic is deleted and created again under its name."""
+
+    name: str
+    id: str
+    partitions: tuple[int, ...]
+    is_internal: bool
+
+
+class Questions(Protocol):
+    """Questions to a cluster about topics and offsets. Blocks, for some seconds at most."""
+
+    @property
+    def bootstrap(self) -> str: ...
+
+    def names(self) -> list[str]:
+        """Of all topics that the user may see."""
+        ...
+
+    def topics(self, names: Collection[str]) -> dict[str, Topic]:
+        """Those that exist."""
+        ...
+
+    def offsets(self, partitions: Iterable[TopicPartition], at: At, isolation: Isolation) -> dict[TopicPartition, int]:
+        """Of the partitions that exist; -1 where there is no record of that time."""
+        ...
+
+
+class Question(Protocol):
+    """Which topics of some exist, asked without waiting for the answer."""
+
+    def answer(self) -> Mapping[str, Topic] | None:
+        """Those that exist; None while there is no answer."""
+        ...
 
 
 # ---- reading -------------------------------------------------------------------------------------------------------

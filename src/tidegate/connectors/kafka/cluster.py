@@ -6,21 +6,16 @@ It keeps nothing. Every question ends within `ANSWER_WITHIN`; none may wait for 
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 import confluent_kafka
 from confluent_kafka import IsolationLevel, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
-from tidegate.connectors.kafka.client import TopicPartition
+from tidegate.connectors.kafka.client import At, Isolation, Topic, TopicPartition
 from tidegate.connectors.kafka.connection import Connection
 from tidegate.connectors.kafka.errors import UNKNOWN_TOPIC, Subject, of_confluent
 from tidegate.errors import UnavailableError
-
-Isolation = Literal["read_committed", "read_uncommitted"]
-
-At = Literal["earliest", "latest"] | int
-"""A number is a time: the first record with a timestamp not before it, in milliseconds since 1970."""
 
 ANSWER_WITHIN = 10.0
 """Seconds for all questions of one `Cluster` together."""
@@ -34,15 +29,6 @@ GRACE = 2.0
 
 _EARLIEST: Any = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 _LATEST: Any = OffsetSpec.latest()  # type: ignore[no-untyped-call]
-
-
-class Topic(NamedTuple):
-    """`id` is new when a topic is deleted and created again under its name."""
-
-    name: str
-    id: str
-    partitions: tuple[int, ...]
-    is_internal: bool
 
 
 class Cluster:

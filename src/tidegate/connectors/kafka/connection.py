@@ -11,9 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from tidegate.connectors.kafka import errors, security
 from tidegate.connectors.kafka.settings import CONSUMER_ONLY, PRODUCER_ONLY, Setting, is_secret, text_of
-from tidegate.errors import InvalidError
+from tidegate.errors import CorruptError, InvalidError
 
 LOGGER = logging.getLogger("tidegate.kafka.librdkafka")
 
@@ -22,7 +24,7 @@ CLIENT_ID = "tidegate"
 PORT_MAX = 65_535
 ENVIRONMENT_PREFIX = "TIDEGATE_KAFKA_"
 
-_SERVER = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[^\s\[\]:/,]+):(?P<port>[0-9]+)")
+_SERVER = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[^\s\[\]:/,]+):(?P<port>[0-9]{1,9})")
 
 
 class LibraryLog:
@@ -120,9 +122,16 @@ class Connection:
     def of_arguments(bootstrap: str, settings: str) -> "Connection":
         """The connection that `arguments` described; its secrets come from the environment, each from the variable
         `environment_variable(name)`. Raises InvalidError when one is missing."""
-        kept: dict[str, str | None] = json.loads(settings)
+        kept = _stored_settings(bootstrap, settings)
         texts = {name: _from_environment(bootstrap, name) if text is None else text for name, text in kept.items()}
         return Connection(bootstrap, texts)
+
+
+def _stored_settings(bootstrap: str, settings: str) -> dict[str, str | None]:
+    try:
+        return msgspec.json.decode(settings, type=dict[str, str | None])
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise CorruptError(f"the settings stored for Kafka at {bootstrap} cannot be read: {error}") from error
 
 
 def environment_variable(name: str) -> str:

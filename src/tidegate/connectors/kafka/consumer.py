@@ -9,21 +9,18 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from tidegate.clock import Clock, SystemClock
-from tidegate.connectors.kafka.client import Chunk, Columns, Header, TopicPartition
-from tidegate.connectors.kafka.cluster import Isolation
+from tidegate.connectors.kafka.client import Chunk, Columns, Header, Isolation, OnLostOffsets, TopicPartition
 from tidegate.connectors.kafka.connection import Connection
 from tidegate.connectors.kafka.errors import Subject, of_confluent
 from tidegate.errors import InvalidError, LostDataError
 
 LOGGER = logging.getLogger("tidegate.kafka")
-
-OnLostOffsets = Literal["fail", "earliest"]
 
 LOG_INTERVAL = 10.0
 """Seconds between two lines about errors that pass by themselves."""

@@ -5,15 +5,14 @@ is gone, is an error that lets the user choose.
 """
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import Literal
 
 from tidegate.checkpoint.protocol import SplitState
-from tidegate.connectors.kafka.client import TopicPartition
-from tidegate.connectors.kafka.cluster import At, Cluster, Isolation, Topic
+from tidegate.connectors.kafka.client import At, Isolation, Questions, Topic, TopicPartition, partition_of
 from tidegate.connectors.kafka.connection import Connection
 from tidegate.errors import InvalidError, LostDataError, UnavailableError
 
@@ -44,12 +43,6 @@ class Selection:
         return f"pattern={self.pattern.pattern!r}" if self.pattern else f"topics={', '.join(self.names)}"
 
 
-def partition_of(split: str) -> TopicPartition:
-    """The partition of a split's id, 'topic/partition'."""
-    topic, _, number = split.rpartition("/")
-    return TopicPartition(topic, int(number))
-
-
 def refuse_foreign(selection: Selection, known: Iterable[TopicPartition]) -> None:
     """Raise InvalidError when a partition of the restored checkpoint is of a topic that the source reads no more."""
     foreign = sorted({partition.topic for partition in known if partition.topic not in selection})
@@ -61,17 +54,18 @@ def refuse_foreign(selection: Selection, known: Iterable[TopicPartition]) -> Non
 
 
 class Discovery:
-    """What to look for. `start` applies to the first look of all; `bound` is None for reading on for ever."""
+    """What to look for. `ask` begins a look at the cluster; `start` applies to the first look of all; `bound` is None
+    for reading on for ever."""
 
     def __init__(
         self,
-        connection: Connection,
+        ask: Callable[[], Questions],
         selection: Selection,
         start: Where = "earliest",
         bound: Where | None = None,
         isolation: Isolation = "read_committed",
     ) -> None:
-        self._connection = connection
+        self._ask = ask
         self._selection = selection
         self._start = start
         self._bound = bound
@@ -81,24 +75,22 @@ class Discovery:
         """As `Source.discover`. Raises LostDataError when a known partition is not there any more."""
         known_partitions = [partition_of(split) for split in sorted(known or ())]
         refuse_foreign(self._selection, known_partitions)
-        cluster = Cluster(self._connection)
+        cluster = self._ask()
         topics = self._topics(cluster, {partition.topic for partition in known_partitions})
         partitions = sorted(
             TopicPartition(topic.name, number) for topic in topics.values() for number in topic.partitions
         )
-        self._refuse_gone(known_partitions, partitions)
-        ranges = Ranges(cluster, partitions, self._isolation)
+        _refuse_gone(known_partitions, frozenset(partitions), cluster.bootstrap)
+        new = [one for one in partitions if known is None or str(one) not in known]
+        # Of thousands that are known nothing is asked again and again. A bound may name any of them.
+        ranges = Ranges(cluster, new if self._bound is None else partitions, self._isolation)
         starts = self._starts(ranges) if known is None else ranges.beginnings
         stops = self._stops(ranges)
-        return [
-            SplitState(str(one), starts[one], stops.get(one), {TOPIC_ID: topics[one.topic].id})
-            for one in partitions
-            if known is None or str(one) not in known
-        ]
+        return [SplitState(str(one), starts[one], stops.get(one), {TOPIC_ID: topics[one.topic].id}) for one in new]
 
     # ---- topics ----------------------------------------------------------------------------------------------------
 
-    def _topics(self, cluster: Cluster, known: Collection[str]) -> dict[str, Topic]:
+    def _topics(self, cluster: Questions, known: Collection[str]) -> dict[str, Topic]:
         if self._selection.pattern is None:
             return self._named(cluster, known)
         matching = {name for name in cluster.names() if name in self._selection}
@@ -111,7 +103,7 @@ class Discovery:
             )
         return topics
 
-    def _named(self, cluster: Cluster, known: Collection[str]) -> dict[str, Topic]:
+    def _named(self, cluster: Questions, known: Collection[str]) -> dict[str, Topic]:
         topics = cluster.topics(self._selection.names)
         missing = [name for name in self._selection.names if name not in topics]
         if missing and missing[0] not in known:
@@ -121,54 +113,32 @@ class Discovery:
             )
         return topics
 
-    def _refuse_gone(self, known: Iterable[TopicPartition], there: Collection[TopicPartition]) -> None:
-        gone = [partition for partition in known if partition not in there]
-        if gone:
-            raise LostDataError(
-                f"{_listed(gone)} at {self._connection.bootstrap} was read and is not there any more: the topic was "
-                "deleted, or created anew with fewer partitions",
-                remedy="Bring the topic back; or, to go on without what was not read, start afresh (--fresh).",
-            )
-
     # ---- offsets ---------------------------------------------------------------------------------------------------
 
     def _starts(self, ranges: "Ranges") -> Offsets:
         if isinstance(self._start, Mapping):
-            self._check(self._start, ranges, "start")
+            _check(self._start, ranges, "start")
         return ranges.resolve(self._start, ranges.beginnings)
 
     def _stops(self, ranges: "Ranges") -> Offsets:
         if self._bound is None:
             return {}
         if isinstance(self._bound, Mapping):
-            self._check(self._bound, ranges, "bounded")
+            _check(self._bound, ranges, "bounded")
         return ranges.resolve(self._bound, ranges.ends)
-
-    def _check(self, offsets: Mapping[str, int], ranges: "Ranges", argument: str) -> None:
-        bootstrap = self._connection.bootstrap
-        partitions = {str(partition): partition for partition in ranges.beginnings}
-        for split, offset in offsets.items():
-            if split not in partitions:
-                raise InvalidError(
-                    f"{argument} names {split}, which is not among what the source reads at {bootstrap}",
-                    remedy=f"It reads {_listed(partitions.values())}.",
-                )
-            low, end = ranges.beginnings[partitions[split]], ranges.log_ends[partitions[split]]
-            # A stop before the beginning is reached at once; a start there would leave out what is asked for.
-            if offset > end or (offset < low and argument == "start"):
-                raise InvalidError(
-                    f"{argument} names offset {offset} of {split}, which begins at {low} and ends at {end}",
-                    remedy=f"Give an offset from {low} to {end}.",
-                )
 
 
 class Ranges:
     """Where partitions begin and end, asked when it is needed and once."""
 
-    def __init__(self, cluster: Cluster, partitions: Sequence[TopicPartition], isolation: Isolation) -> None:
+    def __init__(self, cluster: Questions, partitions: Sequence[TopicPartition], isolation: Isolation) -> None:
         self._cluster = cluster
         self._partitions = partitions
         self._isolation: Isolation = isolation
+
+    @property
+    def bootstrap(self) -> str:
+        return self._cluster.bootstrap
 
     @cached_property
     def beginnings(self) -> Offsets:
@@ -212,6 +182,34 @@ class Ranges:
         return found
 
 
+def _check(offsets: Mapping[str, int], ranges: Ranges, argument: str) -> None:
+    bootstrap = ranges.bootstrap
+    partitions = {str(partition): partition for partition in ranges.beginnings}
+    for split, offset in offsets.items():
+        if split not in partitions:
+            raise InvalidError(
+                f"{argument} names {split}, which is not among what the source reads at {bootstrap}",
+                remedy=f"It reads {_listed(partitions.values())}.",
+            )
+        low, end = ranges.beginnings[partitions[split]], ranges.log_ends[partitions[split]]
+        # A stop before the beginning is reached at once; a start there would leave out what is asked for.
+        if offset > end or (offset < low and argument == "start"):
+            raise InvalidError(
+                f"{argument} names offset {offset} of {split}, which begins at {low} and ends at {end}",
+                remedy=f"Give an offset from {low} to {end}.",
+            )
+
+
+def _refuse_gone(known: Iterable[TopicPartition], there: frozenset[TopicPartition], bootstrap: str) -> None:
+    gone = [partition for partition in known if partition not in there]
+    if gone:
+        raise LostDataError(
+            f"{_listed(gone)} at {bootstrap} was read and is not there any more: the topic was deleted, or created "
+            "anew with fewer partitions",
+            remedy="Bring the topic back; or, to go on without what was not read, start afresh (--fresh).",
+        )
+
+
 def _listed(partitions: Iterable[TopicPartition]) -> str:
     names = [str(partition) for partition in partitions]
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
@@ -229,6 +227,8 @@ class KafkaInspection:
         self._isolation: Isolation = isolation
 
     def end_positions(self, splits: Sequence[str]) -> dict[str, int]:
+        from tidegate.connectors.kafka.cluster import Cluster
+
         found = Cluster(self._connection).offsets(map(partition_of, splits), "latest", self._isolation)
         return {str(partition): offset for partition, offset in found.items()}
 

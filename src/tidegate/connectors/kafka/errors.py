@@ -14,7 +14,8 @@ from tidegate.errors import InternalError, InvalidError, LostDataError, SinkFenc
 # librdkafka's own codes are negative; those of brokers are in Kafka's protocol guide.
 INVALID_ARGUMENT = -186
 FATAL = -150
-FENCED = frozenset({-144, 47, 49, 90})
+INVALID_PRODUCER_ID_MAPPING = 49
+FENCED = frozenset({-144, 47, INVALID_PRODUCER_ID_MAPPING, 90})
 """_FENCED, INVALID_PRODUCER_EPOCH, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED."""
 UNKNOWN_TOPIC = frozenset({-190, -188, 3, 17})
 """_UNKNOWN_PARTITION, _UNKNOWN_TOPIC, UNKNOWN_TOPIC_OR_PART, TOPIC_EXCEPTION."""
@@ -94,7 +95,7 @@ def of_code(code: int, doing: str, text: str, subject: Subject = NOTHING_KNOWN) 
     """An error code of a broker or of librdkafka, with the text that came with it, as ours."""
     what = f"{doing}: {text}"
     if code in FENCED:
-        return SinkFencedError(what, remedy=_fenced_remedy(subject))
+        return SinkFencedError(what, remedy=_fenced_remedy(code, subject))
     if code in AUTHORIZATION:
         return InvalidError(what, remedy=_needed(code, subject))
     if code in AUTHENTICATION or (code == TLS and _HANDSHAKE_REFUSED.search(text)):
@@ -129,8 +130,13 @@ def _needed(code: int, subject: Subject) -> str:
     return f"The user needs {subject.operation or operation} on the {resource}."
 
 
-def _fenced_remedy(subject: Subject) -> str:
+def _fenced_remedy(code: int, subject: Subject) -> str:
     owner = f"Transactional id {subject.id!r}" if subject.id else "The transactional id"
+    if code == INVALID_PRODUCER_ID_MAPPING:
+        return (
+            f"{owner} is another producer's, or its coordinator has forgotten it because nothing was written under it "
+            "for transactional.id.expiration.ms."
+        )
     return f"{owner} was taken over by another producer, or its transaction ran into its timeout."
 
 

@@ -4,14 +4,12 @@ its name has other records at the same offsets, and Kafka's protocol goes on rea
 It asks without waiting: readers call it between two batches.
 """
 
-from collections.abc import Mapping, Sequence
-
-from confluent_kafka.admin import AdminClient
+from collections.abc import Callable, Mapping, Sequence
 
 from tidegate.checkpoint.protocol import SplitState
 from tidegate.clock import Clock
-from tidegate.connectors.kafka.cluster import Topic, TopicQuestion
-from tidegate.connectors.kafka.discovery import TOPIC_ID, Selection, partition_of, refuse_foreign
+from tidegate.connectors.kafka.client import Question, Topic, partition_of
+from tidegate.connectors.kafka.discovery import TOPIC_ID, Selection, refuse_foreign
 from tidegate.errors import InvalidError, LostDataError, UnavailableError
 
 CHECKED_EVERY = 10.0
@@ -23,14 +21,17 @@ ASK_AGAIN_AFTER = 0.2
 
 
 class TopicIdentity:
-    """Holds splits back until their topics are verified, and verifies them again from time to time."""
+    """Holds splits back until their topics are verified, and verifies them again from time to time. `ask` asks about
+    topics by name."""
 
-    def __init__(self, admin: AdminClient, bootstrap: str, selection: Selection, clock: Clock) -> None:
-        self._admin = admin
+    def __init__(
+        self, ask: Callable[[Sequence[str]], Question], bootstrap: str, selection: Selection, clock: Clock
+    ) -> None:
+        self._put = ask
         self._bootstrap = bootstrap
         self._selection = selection
         self._clock = clock
-        self._question: TopicQuestion | None = None
+        self._question: Question | None = None
         self._new: list[SplitState] = []
         self._verified: dict[str, SplitState] = {}
         self._ask_at = float("inf")
@@ -68,12 +69,12 @@ class TopicIdentity:
             self._compare(split, topics)
         return self._admit(topics, now)
 
-    def _ask(self) -> TopicQuestion:
+    def _ask(self) -> Question:
         refuse_foreign(self._selection, [partition_of(split.id) for split in self._new])
         names = sorted({partition_of(split.id).topic for split in (*self._new, *self._verified.values())})
-        return TopicQuestion(self._admin, names, self._bootstrap)
+        return self._put(names)
 
-    def _answer(self, question: TopicQuestion) -> Mapping[str, Topic] | None:
+    def _answer(self, question: Question) -> Mapping[str, Topic] | None:
         try:
             return question.answer()
         except UnavailableError:

@@ -14,7 +14,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -27,12 +27,15 @@ from tidegate.connectors.kafka.client import (
     TransactionAdmin,
     TransactionDescription,
     TransactionState,
+    partition_of,
 )
 from tidegate.connectors.kafka.pauses import growing
 from tidegate.errors import CorruptError, InvalidError, UnavailableError
 
 LOGGER = logging.getLogger("tidegate.kafka")
 SYSTEM_CLOCK = SystemClock()
+CALENDAR_END = 253_402_300_800
+"""The end of the year 9999, in seconds since 1970."""
 COMMIT_ATTEMPTS = 25
 MARKERS_MISSING_AFTER = 12
 """Attempts, about a second, after which the markers of a complete commit do not come any more."""
@@ -71,8 +74,8 @@ class Prepared(msgspec.Struct, frozen=True):
         """Raises CorruptError for a committable that this sink did not make."""
         try:
             payload = msgspec.convert(committable.payload, _Payload)
-            partitions = tuple(_partition(text) for text in payload.partitions)
-        except (msgspec.ValidationError, ValueError) as error:
+            partitions = tuple(map(partition_of, payload.partitions))
+        except (msgspec.ValidationError, CorruptError) as error:
             raise CorruptError(
                 f"what the checkpoint says of the Kafka transaction {committable.id} cannot be read: {error}"
             ) from error
@@ -87,18 +90,18 @@ class Prepared(msgspec.Struct, frozen=True):
         )
 
 
+Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e11)]
+"""Up to some thousand years."""
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+
+
 class _Payload(msgspec.Struct):
-    producer_id: int
-    epoch: int
-    started_at: float
-    timeout: float
+    producer_id: Count
+    epoch: Annotated[int, msgspec.Meta(ge=0, le=2**15 - 1)]
+    started_at: Seconds
+    timeout: Seconds
     partitions: list[str]
-    records: int
-
-
-def _partition(text: str) -> TopicPartition:
-    topic, _, number = text.rpartition("/")
-    return TopicPartition(topic, int(number))
+    records: Count
 
 
 # ---- judging -------------------------------------------------------------------------------------------------------
@@ -138,7 +141,14 @@ def judge(prepared: Prepared, found: TransactionDescription | None, wall: float)
         if found.state is TransactionState.PREPARE_COMMIT:
             return Unsettled(f"the commit of {prepared.id} is decided, and its markers are being written")
         return AlreadyCommitted()
+    if (found.producer_id, found.epoch) == (prepared.producer_id, prepared.epoch) and _is_later(prepared, found):
+        # A request of its own producer that came after its end, such as a repeated AddPartitionsToTxn, began it.
+        return Unknown(f"{what_became(prepared, found, wall)}; how the first one ended is not told any more")
     return Lost(what_became(prepared, found, wall))
+
+
+def _is_later(prepared: Prepared, found: TransactionDescription) -> bool:
+    return found.started_at is not None and found.started_at > prepared.started_at
 
 
 def what_became(prepared: Prepared, found: TransactionDescription, wall: float) -> str:
@@ -211,7 +221,9 @@ def _ours(prepared: Prepared, producers: Sequence[PartitionProducer]) -> dict[To
 
 
 def utc(seconds: float) -> str:
-    """'2026-11-29 17:49:58.234 UTC'."""
+    """'2026-11-29 17:49:58.234 UTC'; the number where no calendar has the moment."""
+    if not 0 <= seconds < CALENDAR_END:
+        return f"{seconds:g} s after 1970"
     return datetime.fromtimestamp(math.floor(seconds * 1000) / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3] + " UTC"
 
 

@@ -5,19 +5,22 @@ belief that the transaction is open.
 """
 
 import logging
+import time
+from collections.abc import Callable
 
 from tidegate.checkpoint.protocol import CommitPermit, Committable, Outcome
+from tidegate.clock import Clock, SystemClock
 from tidegate.connectors.kafka import outcomes
 from tidegate.connectors.kafka.client import TransactionAdmin, TransactionDescription, TransactionState
 from tidegate.connectors.kafka.connection import Connection
 from tidegate.connectors.kafka.outcomes import Prepared
-from tidegate.connectors.kafka.transactions import KafkaTransactionAdmin
 from tidegate.errors import InvalidError
 from tidegate.ids import Attempt, LogInstance, OperatorName, SubtaskIndex, TransactionalId
 from tidegate.operators.contracts import TransactionInfo, owned_ids
 
 LOGGER = logging.getLogger("tidegate.kafka.sink")
 
+SYSTEM_CLOCK = SystemClock()
 EXACTLY_ONCE = "exactly-once"
 
 
@@ -25,10 +28,19 @@ class KafkaRecovery:
     """`delivery` and `timeout` are the sink's. A sink without transactions may have had them before: what is left of
     these is committed and aborted all the same, but that it may not be listed stops nobody."""
 
-    def __init__(self, admin: TransactionAdmin, delivery: str = EXACTLY_ONCE, timeout: float | None = None) -> None:
+    def __init__(
+        self,
+        admin: TransactionAdmin,
+        delivery: str = EXACTLY_ONCE,
+        timeout: float | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
         self._admin = admin
         self._delivery = delivery
         self._timeout = timeout
+        self._clock = clock
+        self._pause = pause
 
     def check_timeout(self, needed: float) -> None:
         if self._delivery != EXACTLY_ONCE:
@@ -50,10 +62,10 @@ class KafkaRecovery:
             )
 
     def commit(self, committable: Committable, permit: CommitPermit) -> Outcome:
-        return outcomes.commit(self._admin, committable)
+        return outcomes.commit(self._admin, committable, self._clock, self._pause)
 
     def abort(self, id: TransactionalId) -> None:
-        outcomes.abort(self._admin, str(id))
+        outcomes.abort(self._admin, str(id), self._pause)
 
     def open_transactions(self, prefix: str, sink: OperatorName) -> list[TransactionalId]:
         """Also raises InvalidError when the user may not see the transactions that it asks for."""
@@ -107,4 +119,6 @@ class KafkaRecovery:
 
 def open_recovery(bootstrap: str, settings: str, delivery: str = EXACTLY_ONCE) -> KafkaRecovery:
     """The factory that a manifest names."""
+    from tidegate.connectors.kafka.transactions import KafkaTransactionAdmin
+
     return KafkaRecovery(KafkaTransactionAdmin(Connection.of_arguments(bootstrap, settings)), delivery)

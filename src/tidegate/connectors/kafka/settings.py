@@ -120,11 +120,17 @@ DECIDED: Mapping[str, str] = {
 """What a user may not set, and what to do instead."""
 
 
+_SECRET_WORDS = (
+    "password", "passphrase", "secret", "credential", "token", "jaas", "key.pem", "ssl_key", "oauthbearer.config",
+)  # fmt: skip
+_PUBLIC = frozenset({"sasl.oauthbearer.client.credentials.client.id", "sasl.oauthbearer.token.endpoint.url"})
+
+
 def is_secret(name: str) -> bool:
-    """Whether the setting's value must never be shown, logged or stored."""
-    return any(word in name for word in ("password", "passphrase", "secret")) or name in {
-        "sasl.oauthbearer.assertion.private.key.pem", "sasl.oauthbearer.config", "ssl.key.pem", "ssl_key",
-    }  # fmt: skip
+    """Whether the setting's value must never be shown, logged or stored. Also for names that librdkafka does not have:
+    Java's, misspelt ones, those of a newer version."""
+    small = name.lower()
+    return small not in _PUBLIC and any(word in small for word in _SECRET_WORDS)
 
 
 def nearest(name: str) -> str | None:

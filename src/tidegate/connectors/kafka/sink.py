@@ -7,6 +7,7 @@ aborted by recovery.
 """
 
 import logging
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, get_args
 
@@ -177,15 +178,22 @@ class KafkaSinkWriter:
     """
 
     def __init__(
-        self, sink: KafkaSink, producers: ProducerFactory, admin: TransactionAdmin, clock: Clock = SYSTEM_CLOCK
+        self,
+        sink: KafkaSink,
+        producers: ProducerFactory,
+        admin: TransactionAdmin,
+        clock: Clock = SYSTEM_CLOCK,
+        pause: Callable[[float], None] = time.sleep,
     ) -> None:
         self._sink = sink
         self._producers = producers
         self._admin = admin
         self._clock = clock
+        self._pause = pause
         self._timeout = sink.timeout
         self._counts = PartitionCounts()
-        self._warned: set[str] = set()
+        self._written_at: dict[str, float] = {}
+        """Monotonic seconds of the first record of each prepared transaction, until it is committed or warned of."""
 
     # ---- writing ---------------------------------------------------------------------------------------------------
 
@@ -280,6 +288,8 @@ class KafkaSinkWriter:
         )
         if wrong:
             raise LostDataError(f"transaction {txn.id} cannot be prepared: {wrong}", remedy=ABORTED_BY_HAND)
+        assert txn.wrote_at is not None
+        self._written_at[txn.id] = txn.wrote_at[0]
         return prepared.committable()
 
     def _prepared(self, txn: KafkaTransaction, found: TransactionDescription) -> Prepared:
@@ -313,12 +323,12 @@ class KafkaSinkWriter:
 
     def check(self, committables: Sequence[Committable]) -> None:
         pending = [Prepared.of(committable) for committable in committables]
-        now = self._clock.now().wall
+        now = self._clock.now()
         for prepared in pending:
-            judgement = outcomes.judge(prepared, self._admin.describe(prepared.id), now)
+            judgement = outcomes.judge(prepared, self._admin.describe(prepared.id), now.wall)
             if not isinstance(judgement, StillOpen):
                 raise _not_pending(prepared, getattr(judgement, "why", "it was committed by another process"))
-            self._warn_of_age(prepared, now)
+            self._warn_of_age(prepared, now.monotonic)
         producers = self._admin.producers(_partitions(pending)) if pending else []
         for prepared in pending:
             wrong = outcomes.problems(prepared, producers)
@@ -326,8 +336,9 @@ class KafkaSinkWriter:
                 raise _not_pending(prepared, wrong)
 
     def _warn_of_age(self, prepared: Prepared, now: float) -> None:
-        age = now - prepared.started_at
-        if age > prepared.timeout / 2 and prepared.id not in self._warned:
+        """By the clock of this process alone: that of the coordinator may be another one's."""
+        age = now - self._written_at.get(prepared.id, now)
+        if age > prepared.timeout / 2:
             LOGGER.warning(
                 "transaction %s is %.0f s old and not committed; its coordinator aborts it after %g s, at %s",
                 prepared.id,
@@ -335,11 +346,11 @@ class KafkaSinkWriter:
                 prepared.timeout,
                 outcomes.utc(prepared.expires_at),
             )
-            self._warned.add(prepared.id)
+            del self._written_at[prepared.id]
 
     def commit(self, committable: Committable, permit: CommitPermit) -> Outcome:
-        self._warned.discard(committable.id)
-        return outcomes.commit(self._admin, committable, self._clock)
+        self._written_at.pop(committable.id, None)
+        return outcomes.commit(self._admin, committable, self._clock, self._pause)
 
     # ---- letting go ------------------------------------------------------------------------------------------------
 

@@ -7,17 +7,25 @@ counts by offsets, which have gaps, and ends a bounded split by its position, no
 import re
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal
 
 from tidegate.checkpoint.protocol import RecoverySpec, SplitState
-from tidegate.clock import SystemClock
-from tidegate.connectors.kafka.client import Chunk, Columns, Consumer, TopicPartition
-from tidegate.connectors.kafka.cluster import Isolation, admin_client
+from tidegate.clock import Clock, SystemClock
+from tidegate.connectors.kafka.client import (
+    Chunk,
+    Columns,
+    Consumer,
+    Isolation,
+    OnLostOffsets,
+    Question,
+    Questions,
+    TopicPartition,
+    partition_of,
+)
 from tidegate.connectors.kafka.connection import Connection
-from tidegate.connectors.kafka.consumer import ConfluentConsumer, OnLostOffsets
-from tidegate.connectors.kafka.discovery import Discovery, Selection, Where, partition_of
+from tidegate.connectors.kafka.discovery import Discovery, Selection, Where
 from tidegate.connectors.kafka.identity import TopicIdentity
 from tidegate.connectors.kafka.records import FIELDS, Field, deserializer_of, records_of
 from tidegate.connectors.kafka.settings import Setting
@@ -97,8 +105,9 @@ class KafkaSource:
         end = "latest" if bounded is True else bounded
         bound = None if end is False else _where("bounded", end, self._selection)
         self._discovery = Discovery(
-            self.connection, self._selection, _where("start", start, self._selection), bound, self._isolation
+            self._questions, self._selection, _where("start", start, self._selection), bound, self._isolation
         )
+        self.starts_at_end = start == "latest"
         self._bounded = bound is not None
         self._discovery_interval = None if self._bounded else discovery_interval
 
@@ -128,11 +137,30 @@ class KafkaSource:
         columns = Columns(
             keys="key" in self._include, timestamps=self._timestamps, headers="headers" in self._include, offsets=True
         )
-        group = self._group or context.job
-        admin = admin_client(self.connection)
-        consumer = ConfluentConsumer(self.connection, group, columns, self._isolation, self._on_lost_offsets)
-        identity = TopicIdentity(admin, self.connection.bootstrap, self._selection, SystemClock())
+        identity = TopicIdentity(self._asker(), self.connection.bootstrap, self._selection, self._clock())
+        consumer = self._consumer(self._group or context.job, columns)
         return KafkaSourceReader(consumer, identity, self._include, self._commits_group_offsets)
+
+    # What reaches the brokers. A source on simulated ones overrides these four, and nothing else.
+
+    def _questions(self) -> Questions:
+        from tidegate.connectors.kafka.cluster import Cluster
+
+        return Cluster(self.connection)
+
+    def _asker(self) -> Callable[[Sequence[str]], Question]:
+        from tidegate.connectors.kafka.cluster import TopicQuestion, admin_client
+
+        admin = admin_client(self.connection)
+        return lambda names: TopicQuestion(admin, names, self.connection.bootstrap)
+
+    def _consumer(self, group: str, columns: Columns) -> Consumer:
+        from tidegate.connectors.kafka.consumer import ConfluentConsumer
+
+        return ConfluentConsumer(self.connection, group, columns, self._isolation, self._on_lost_offsets)
+
+    def _clock(self) -> Clock:
+        return SystemClock()
 
 
 class KafkaSourceReader:

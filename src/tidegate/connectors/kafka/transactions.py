@@ -297,13 +297,21 @@ class KafkaTransactionAdmin:
         deadline = time.monotonic() + self._patience
         for pause in growing(FIRST_PAUSE, LONGEST_PAUSE):
             try:
-                return once()
+                return self._understood(once)
             except UnavailableError:
                 self._coordinators.clear()
                 if time.monotonic() + pause > deadline:
                     raise
             self._sleep(pause)
         raise AssertionError("pauses never end")
+
+    def _understood(self, once: Callable[[], T]) -> T:
+        """Its result. What is well-formed and makes no sense all the same is as good as no answer."""
+        try:
+            return once()
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            text = f"{self._place} answered what cannot be understood: {type(error).__name__}: {error}"
+            raise UnavailableError(text, remedy="Look whether all of bootstrap= are Kafka brokers.") from error
 
     def close(self) -> None:
         self._brokers.close()

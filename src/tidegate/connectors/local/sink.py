@@ -7,7 +7,9 @@ id, and `LocalRecovery.abort`: not closing, not an error, not the end of the pro
 import itertools
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import msgspec
 
 from tidegate.checkpoint.protocol import CommitPermit, Committable, Outcome, RecoverySpec
 from tidegate.clock import Clock
@@ -16,7 +18,7 @@ from tidegate.connectors.local.log import DEFAULT_TIMEOUT, SYSTEM_CLOCK, LocalLo
 from tidegate.connectors.local.records import Row
 from tidegate.connectors.local.transactions import TransactionDescription, TransactionState
 from tidegate.elements import Batch
-from tidegate.errors import InternalError, InvalidError, LostDataError, TidegateError, UnavailableError
+from tidegate.errors import CorruptError, InternalError, InvalidError, LostDataError, TidegateError, UnavailableError
 from tidegate.formats import Bytes, Serializer
 from tidegate.ids import OperatorName, TransactionalId, is_name
 from tidegate.operators.contracts import SinkContext, TransactionalSink, TransactionInfo, TransactionRecovery, owned_ids
@@ -223,6 +225,16 @@ def open_recovery(directory: str) -> LocalRecovery:
     return LocalRecovery(LocalLog(directory, create=False))
 
 
+Number = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+
+
+class _Payload(msgspec.Struct):
+    """What finds a prepared transaction again. The rest of a payload is for people."""
+
+    epoch: Number
+    start: Number
+
+
 def _committable(description: TransactionDescription) -> Committable:
     return Committable(
         id=description.id,
@@ -236,7 +248,13 @@ def _committable(description: TransactionDescription) -> Committable:
 
 
 def _commit(log: LocalLog, committable: Committable) -> Outcome:
-    return log.commit_transaction(committable.id, committable.payload["epoch"], committable.payload["start"])
+    try:
+        prepared = msgspec.convert(committable.payload, _Payload)
+    except msgspec.ValidationError as error:
+        raise CorruptError(
+            f"what the checkpoint says of the transaction {committable.id} of an embedded log cannot be read: {error}"
+        ) from error
+    return log.commit_transaction(committable.id, prepared.epoch, prepared.start)
 
 
 def _what_became(description: TransactionDescription | None) -> str:

@@ -49,6 +49,7 @@ class LocalSource:
         if isolation not in ("read_committed", "read_uncommitted"):
             raise InvalidError(f"isolation={isolation!r} is not known", remedy="Use 'read_committed'.")
         self._start = _by_split(start, self.topics)
+        self.starts_at_end = start == "latest"
 
     @property
     def bounded(self) -> bool:

@@ -44,11 +44,14 @@ class DevKafka:
         settings: Mapping[str, SettingValue] = {},
         ports: Sequence[int] | None = None,
         security: Security = "none",
+        advertised_ports: Sequence[int] | None = None,
     ) -> None:
         """`settings` are server properties, and win over those of this class. `ports`: one for each node, for clients;
-        by default any that are free.
+        by default any that are free. `advertised_ports`: one for each node, where clients are told to come instead,
+        because something stands there that passes on to `ports`; nodes do not listen there, and reach each other past
+        it.
 
-        Raises InvalidError for a number of nodes that `folder` was not made with.
+        Raises InvalidError for a number of nodes that `folder` was not made with, and for another number of ports.
         """
         self.folder = folder.absolute()
         self.version = version
@@ -56,12 +59,14 @@ class DevKafka:
         self.security = security
         self._numbers = range(1, nodes + 1)
         self._ports = None if ports is None else list(ports)
+        self.advertised_ports = None if advertised_ports is None else list(advertised_ports)
         self._nodes: dict[int, Node] = {}
         self._check_nodes(nodes)
 
     def _check_nodes(self, nodes: int) -> None:
-        if self._ports is not None and len(self._ports) != nodes:
-            raise InvalidError(f"{nodes} nodes need as many ports, not {len(self._ports)}")
+        for ports in (self._ports, self.advertised_ports):
+            if ports is not None and len(ports) != nodes:
+                raise InvalidError(f"{nodes} nodes need as many ports, not {len(ports)}")
         made = len(list(self.folder.glob("node-*")))
         if made not in (0, nodes):
             raise InvalidError(
@@ -103,9 +108,10 @@ class DevKafka:
                 raise InvalidError(f"port {port} is taken", remedy="Take another, or end what listens there.")
         ports = iter([*given, *free_ports(3 * len(self._numbers) - len(given))])
         client_ports = list(itertools.islice(ports, len(self._numbers)))
+        advertised = self.advertised_ports or client_ports
         nodes = {}
-        for number, port in zip(self._numbers, client_ports, strict=True):
-            address = NodeAddress(number, port, next(ports), next(ports))
+        for number, port, told in zip(self._numbers, client_ports, advertised, strict=True):
+            address = NodeAddress(number, port, next(ports), next(ports), told)
             nodes[number] = Node(address, self.folder / f"node-{number}", JavaKafka(java, jars, self.version))
         return nodes
 
@@ -205,8 +211,9 @@ class DevKafka:
 
     @property
     def bootstrap(self) -> str:
-        """The addresses for clients: '127.0.0.1:9092,127.0.0.1:9093'. Known from the first start on."""
-        return ",".join(f"{HOST}:{node.address.client_port}" for node in self._nodes.values())
+        """The addresses for clients: '127.0.0.1:9092,127.0.0.1:9093', with `advertised_ports` where they are given.
+        Known from the first start on."""
+        return ",".join(f"{HOST}:{node.address.port_for_clients}" for node in self._nodes.values())
 
     @property
     def internal_bootstrap(self) -> str:

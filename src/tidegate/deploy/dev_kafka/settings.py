@@ -39,6 +39,12 @@ class NodeAddress(msgspec.Struct, frozen=True):
     client_port: int
     internal_port: int
     controller_port: int
+    advertised_port: int | None = None
+    """Where clients are told to come, when that is not `client_port`."""
+
+    @property
+    def port_for_clients(self) -> int:
+        return self.advertised_port or self.client_port
 
 
 def server_properties(
@@ -70,13 +76,13 @@ def property_text(name: str, value: SettingValue) -> str:
 
 def _addresses(address: NodeAddress, cluster: Sequence[NodeAddress], security: Security) -> dict[str, SettingValue]:
     protocol = "SSL" if isinstance(security, TlsFiles) else _PROTOCOLS[security]
-    own = f"CLIENTS://{HOST}:{address.client_port},INTERNAL://{HOST}:{address.internal_port}"
+    internal = f"INTERNAL://{HOST}:{address.internal_port}"
     return {
         "process.roles": "broker,controller",
         "node.id": address.id,
         "controller.quorum.voters": ",".join(f"{node.id}@{HOST}:{node.controller_port}" for node in cluster),
-        "listeners": f"{own},CONTROLLER://{HOST}:{address.controller_port}",
-        "advertised.listeners": own,
+        "listeners": f"CLIENTS://{HOST}:{address.client_port},{internal},CONTROLLER://{HOST}:{address.controller_port}",
+        "advertised.listeners": f"CLIENTS://{HOST}:{address.port_for_clients},{internal}",
         "listener.security.protocol.map": f"CLIENTS:{protocol},INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT",
         "inter.broker.listener.name": "INTERNAL",
         "controller.listener.names": "CONTROLLER",

@@ -22,6 +22,7 @@ from tidegate.ids import Attempt
 from tidegate.state.backend import SnapshotFiles, StoredFiles
 from tidegate.state.rocksdb.cut import TABLE, RocksCapture
 from tidegate.state.rocksdb.database import local_failure, make_folder
+from tidegate.storage.paths import is_path
 
 _LOCK = "LOCK"
 """Held by whoever has a database open."""
@@ -103,7 +104,7 @@ def fetch(handles: tuple[StateHandle, ...], files: StoredFiles, target: Path, lo
     """
     make_folder(target)
     for handle in handles:
-        if "/" in handle.name or handle.name in ("", ".", ".."):
+        if not is_path(handle.name) or "/" in handle.name:
             raise CorruptError(f"{handle.path} is called {handle.name!r}, which cannot be a file of a database")
         path = target / handle.name
         if local is None or not handle.name.endswith(TABLE) or not local.link(handle, path):

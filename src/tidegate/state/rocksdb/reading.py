@@ -83,7 +83,9 @@ class StoredDatabase:
             raise CorruptError(message, where=self._where)
         value = join_parts(state.layout, found.parts, serializer)
         if len(value) > MAX_VALUE_BYTES:
-            key = next(iter(decode_keys([found.key], parse_layout(self.info.key_type))))
+            # A class of the program's is not imported for the sake of an error.
+            layout = parse_layout(self.info.key_type)
+            key = found.key if ":" in str(layout) else next(iter(decode_keys([found.key], layout)))
             raise too_large(len(value), MAX_VALUE_BYTES, state.name, key, self._where)
         return StoredRow(state.name, found.group, found.key, value)
 

@@ -74,7 +74,7 @@ def decode_info(data: bytes | None, where: str) -> DatabaseInfo:
     """Raises CorruptError when the database at `where` does not say what it is, or is of a newer version."""
     try:
         info = msgspec.msgpack.decode(data or b"", type=DatabaseInfo)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise CorruptError(f"the database of {where} does not say what it holds: {error}") from error
     if info.format > FORMAT:
         raise CorruptError(
@@ -167,6 +167,8 @@ def _take_apart(row: tuple[bytes, bytes]) -> tuple[tuple[int, int, bytes], Part]
 def join_parts(layout: Layout, parts: Sequence[Part], serializer: str) -> bytes:
     """The canonical value of a key from all its parts. serializer: the id of whoever writes wholes."""
     if layout == "entries":
+        if any(len(value) < NUMBER_SIZE for _, value in parts):
+            raise CorruptError("an entry of a stored map is too short for the number that it should begin with")
         ordered = sorted(parts, key=lambda part: part[1][:NUMBER_SIZE])
         return join_entries([(key, value[NUMBER_SIZE:]) for key, value in ordered], serializer)
     if len(parts) == 1:

@@ -2,12 +2,19 @@
 JobManager running, and sometimes by mistake two.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from random import Random
 
 from tidegate.scheduling import protocol as p
 from tidegate.testing.sim.gate import FaultRates
 from tidegate.testing.sim.ground import Ground
 from tidegate.testing.sim.job_manager import Command, SimJobManager
+from tidegate.testing.sim.scheduler import Process
+
+SLOW_PACE = 50.0
+"""How many times longer everything takes in a worker that is slow."""
+BURST_SECONDS = 0.2
+"""In this time come the troubles that come together."""
 
 
 class Supervisor:
@@ -88,20 +95,45 @@ class Chaos:
             "log service out": self._log_service_out,
             "cut data wire": self._cut_data_wire,
             "slow network": self._slow_network,
+            "slow worker": self._slow_worker,
+            "slow storage": self._slow_storage,
+            "frozen machine": self._freeze_machine,
+            "set clock": self._set_clock,
+            "burst": self._burst,
         }
+        self._acts |= ground.service.mishaps()
+        self._burst_kinds = [k for k in (*ground.swarm.kinds, *ground.swarm.hardship.kinds) if k != "burst"]
 
     def plan(self) -> None:
-        swarm = self._ground.swarm
-        for _ in range(swarm.mishaps):
-            kind = self._random.choice(swarm.kinds)
-            at = self._random.uniform(0.0, swarm.safety_seconds)
-            self._ground.scheduler.plan(at, f"mishap: {kind}", self._acts[kind])
+        swarm, hardship = self._ground.swarm, self._ground.swarm.hardship
+        self._plan(swarm.mishaps, swarm.kinds, self._random)
+        self._plan(hardship.mishaps, hardship.kinds, self._ground.scheduler.random("hard chaos"))
+        self._plan_of_medium(self._ground.scheduler.random("medium chaos"))
         self._ground.scheduler.plan(swarm.safety_seconds, "faults stop", self._heal)
+
+    def _plan_of_medium(self, random: Random) -> None:
+        kinds = [kind for kind in self._ground.service.mishaps() if random.random() < 0.4]
+        self._plan(random.randrange(0, 6) if kinds else 0, kinds, random)
+
+    def _plan(self, count: int, kinds: Sequence[str], random: Random) -> None:
+        for _ in range(count):
+            kind = random.choice(kinds)
+            self._happens(random.uniform(0.0, self._ground.swarm.safety_seconds), kind)
+
+    def _happens(self, delay: float, kind: str) -> None:
+        self._ground.scheduler.plan(delay, f"mishap: {kind}", self._acts[kind])
 
     def _heal(self) -> None:
         self._ground.swarm.heal()
         for process in self._ground.processes.values():
-            process.resume()
+            process.pace = 1.0
+            if not process.is_elsewhere:
+                process.resume()
+
+    def _burst(self) -> None:
+        """Troubles seldom come alone: several kinds at almost the same time."""
+        for _ in range(self._random.randrange(2, 7) if self._burst_kinds else 0):
+            self._happens(self._random.uniform(0.0, BURST_SECONDS), self._random.choice(self._burst_kinds))
 
     # -- processes --
 
@@ -139,6 +171,33 @@ class Chaos:
             manager.process.pause(self._random.uniform(0.0, 3.0))
         self._supervisor.start()
 
+    def _slow_worker(self) -> None:
+        manager = self._manager()
+        if manager is not None and manager.cluster.workers and not self._ground.swarm.is_healed:
+            process = self._random.choice(manager.cluster.workers).process
+            process.pace = SLOW_PACE
+            self._ground.scheduler.plan(
+                self._random.uniform(0.0, 4.0), f"{process.name} is as quick as ever", lambda: _hasten(process)
+            )
+
+    def _freeze_machine(self) -> None:
+        """A JobManager and its workers sleep, for long and out of everybody's reach, and wake up together: perhaps when
+        others have finished the job."""
+        manager = self._manager()
+        if manager is None:
+            return
+        seconds = self._random.choice((1.0, 5.0, 30.0)) * self._random.random()
+        for process in (manager.process, *(worker.process for worker in manager.cluster.workers)):
+            process.is_elsewhere = True
+            process.pause(seconds)
+        self._supervisor.start_later(self._random.uniform(0.0, self._ground.swarm.supervisor_delay))
+
+    def _set_clock(self) -> None:
+        manager = self._manager()
+        if manager is not None:
+            clock = self._random.choice([manager.clock, *(worker.clock for worker in manager.cluster.workers)])
+            clock.set_wall(self._random.choice((1.0, -1.0)) * self._random.choice((0.1, 2.0, 3600.0)))
+
     def _stop(self) -> None:
         manager = self._manager()
         if manager is not None:
@@ -155,6 +214,11 @@ class Chaos:
         rates = self._ground.swarm.storage
         rates.is_out = True
         self._ground.scheduler.plan(self._random.uniform(0.0, 2.0), "storage is back", lambda: _back(rates))
+
+    def _slow_storage(self) -> None:
+        rates = self._ground.swarm.storage
+        rates.is_slow = not self._ground.swarm.is_healed
+        self._ground.scheduler.plan(self._random.uniform(0.0, 3.0), "storage is quick again", lambda: _quicken(rates))
 
     def _log_service_out(self) -> None:
         rates = self._ground.swarm.log_service
@@ -175,6 +239,14 @@ class Chaos:
             network.control_delay = 0.5
             network.data_delay = 0.2
             self._ground.scheduler.plan(self._random.uniform(0.0, 2.0), "the network is fast again", network.hasten)
+
+
+def _hasten(process: Process) -> None:
+    process.pace = 1.0
+
+
+def _quicken(rates: FaultRates) -> None:
+    rates.is_slow = False
 
 
 def _back(rates: FaultRates) -> None:

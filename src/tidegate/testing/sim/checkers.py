@@ -5,19 +5,23 @@ knows how the engine works; what they compare with is computed anew from the inp
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from tidegate.checkpoint.log import Completed, Created, Discarded, Entry, Finished, Takeover
+from tidegate.checkpoint.log import CleanStop, Completed, Created, Discarded, Entry, Finished, Takeover
 from tidegate.checkpoint.manifest import Manifest, files_of
+from tidegate.checkpoint.protocol import Committable
+from tidegate.checkpoint.recovery import named_by
 from tidegate.checkpoint.store import CheckpointStore, attempt_of, decode_entry
 from tidegate.errors import ErrorKind
-from tidegate.ids import LogPosition
+from tidegate.ids import LogPosition, TransactionalId
 from tidegate.testing.sim.job import JOB, Event, Total
 from tidegate.testing.sim.job_manager import SimJobManager
-from tidegate.testing.sim.log_service import LogService, Transaction
+from tidegate.testing.sim.outside import Outside, OutsideTransaction
 from tidegate.testing.sim.swarm import JobShape
 
 Violated = Callable[[str], None]
+Use = tuple[str, int, int]
+"""One use of a transactional id: the id, the producer id where there is one, the epoch."""
 
 
 class LogChecker:
@@ -40,9 +44,11 @@ class LogChecker:
         self.owner: str | None = None
         """The nonce of the newest takeover."""
         self._attempt = 0
+        self._beginning = LogPosition(-1)
+        """Completed checkpoints below count no more."""
         self._highest = 0
-        self.named: set[tuple[str, int]] = set()
-        """Id and epoch of every transaction that a completed checkpoint ever named."""
+        self.named: set[Use] = set()
+        """Every transaction that a completed checkpoint ever named."""
         self.is_finished = False
 
     @property
@@ -73,6 +79,7 @@ class LogChecker:
             if entry.attempt <= self._attempt:
                 self._violated(f"attempt {entry.attempt} takes over after attempt {self._attempt}")
             self.owner, self._attempt, self.taken_over_at = entry.nonce, entry.attempt, self._now()
+            self._beginning = entry.position if entry.body.fresh else self._beginning
         elif not isinstance(entry.body, Created | Discarded) and entry.nonce != self.owner:
             what = type(entry.body).__name__
             self._violated(f"attempt {entry.attempt} wrote {what} into the log, attempt {self._attempt} runs the job")
@@ -88,23 +95,28 @@ class LogChecker:
         if missing:
             self._violated(f"checkpoint {manifest.checkpoint} names {missing}, which are not there")
         for record in manifest.operators:
-            for pending in record.pending:
-                self.named.add((pending.committable.id, pending.committable.payload["epoch"]))
+            self.named.update(use_of(pending.committable) for pending in record.pending)
         for told in self.on_completed:
             told(manifest)
+
+    def replaced(self, path: str, _: bytes) -> None:
+        self._violated(f"{path} was replaced: what is stored of a job never changes")
 
     def deleted(self, path: str) -> None:
         folder, _, name = path.removeprefix(f"{JOB}/").partition("/")
         if folder == "log":
             self._entry_deleted(LogPosition(int(name.removesuffix(".json"))))
-        elif path.removeprefix(f"{JOB}/") in files_of(self.manifests[-self.retained :]):
-            self._violated(f"{path} was deleted, and a checkpoint that is retained needs it")
+        elif path.removeprefix(f"{JOB}/") in files_of(self.manifests):
+            self._violated(f"{path} was deleted, and a checkpoint in the log names it")
 
     def _entry_deleted(self, position: LogPosition) -> None:
-        newest = max((entry.position for entry in self.completed), default=LogPosition(0))
+        completed = [entry.position for entry in self.completed]
+        # Who has begun anew retains nothing of before, but only once it has something: until then what counts is what
+        # was retained when a request that comes late was sent.
+        kept = ([at for at in completed if at > self._beginning] or completed)[-self.retained :]
         takeovers = [entry.position for entry in self.entries.values() if isinstance(entry.body, Takeover)]
-        if position == 0 or position >= newest or position == max(takeovers, default=0):
-            self._violated(f"log entry {position} was deleted; the newest completed one is at {newest}")
+        if position == 0 or position >= min(kept, default=0) or position == max(takeovers, default=0):
+            self._violated(f"log entry {position} was deleted; the completed ones at {kept} are all that is retained")
         self.entries.pop(position, None)
 
     def is_of_last(self, path: str) -> bool:
@@ -117,9 +129,24 @@ class LogChecker:
         there = self._store.state_files()
         for path in sorted(needed.difference(there)):
             self._violated(f"{path} is missing, and a checkpoint in the log needs it")
-        for path in there:
-            if path not in files_of(self.manifests) and f"{JOB}/{path}" not in excused:
+        for path in self.unnamed_files():
+            if f"{JOB}/{path}" not in excused:
                 self._violated(f"{path} is left over: no checkpoint in the log names it")
+
+    def unnamed_files(self) -> list[str]:
+        """Files of state that are there and that no checkpoint in the log names."""
+        needed = files_of(self.manifests)
+        return [path for path in self._store.state_files() if path not in needed]
+
+
+def use_of(committable: Committable) -> Use:
+    """The transaction that is to be committed."""
+    return (committable.id, committable.payload.get("producer_id", 0), committable.payload["epoch"])
+
+
+def use_of_transaction(transaction: OutsideTransaction) -> Use:
+    """The same, as the outside knows it."""
+    return (transaction.id, transaction.producer_id, transaction.epoch)
 
 
 class CommitChecker:
@@ -129,33 +156,69 @@ class CommitChecker:
         self._log = log
         self._violated = violated
 
-    def committed(self, transaction: Transaction) -> None:
-        if (transaction.id, transaction.epoch) not in self._log.named:
+    def committed(self, transaction: OutsideTransaction) -> None:
+        if use_of_transaction(transaction) not in self._log.named:
             self._violated(f"{transaction.id} was committed, and no completed checkpoint names it")
+
+
+class UseChecker:
+    """Transactional ids are used as recovery counts on: each use by one attempt only, with an epoch that is higher than
+    those before, and not as long as the newest completed checkpoint names the id."""
+
+    def __init__(self, log: LogChecker, violated: Violated) -> None:
+        self._log = log
+        self._violated = violated
+        self._epochs: dict[tuple[str, int], int] = {}
+
+    def begun(self, id: str) -> None:
+        newest = self._log.manifests[-1:]
+        if newest and id in named_by(newest[0]):
+            self._violated(f"{id} is used again, and checkpoint {newest[0].checkpoint}, the newest, still names it")
+
+    def completed(self, manifest: Manifest) -> None:
+        for record in manifest.operators:
+            for pending in record.pending:
+                self._check(pending.committable, manifest)
+
+    def _check(self, committable: Committable, manifest: Manifest) -> None:
+        name = f"checkpoint {manifest.checkpoint} of attempt {manifest.attempt}"
+        id, producer, epoch = use_of(committable)
+        parsed = TransactionalId.parse(id)
+        if parsed is None or (parsed.instance, parsed.attempt) != (manifest.instance, manifest.attempt):
+            self._violated(f"{name} names {id}, which is not an id of this attempt")
+        before = self._epochs.get((id, producer), -1)
+        if epoch <= before:
+            self._violated(f"{name} names epoch {epoch} of {id}, and an earlier one named epoch {before}")
+        self._epochs[id, producer] = epoch
 
 
 class OutputChecker:
     """At every moment readers see, per key, totals 1, 2, 3 … of different input records, each right; at the end of all.
 
-    `keeps_order`: records of one key stay in one sink subtask, so readers also see them in order and without a gap.
+    Where records of one key stay in one sink subtask, readers also see them in order and without a gap.
     """
 
     def __init__(
-        self, service: LogService, shape: JobShape, events: dict[int, Event], place: dict[int, str], violated: Violated
+        self, service: Outside, shape: JobShape, events: dict[int, Event], place: dict[int, str], violated: Violated
     ) -> None:
         self._service = service
         self._shape = shape
+        self.keeps_order = shape.sink_parallelism is None
         self._events = events
         self._place = place
         """By event: the input partition that it came from."""
         self._violated = violated
 
-    def committed(self, transaction: Transaction, keeps_order: bool) -> None:
+    def committed(self) -> None:
+        """More is out."""
         for topic in self._shape.output_topics:
             self._check_values(topic, [total for part in self._service.committed(topic) for total in part])
-            if keeps_order:
-                for part in self._service.visible(topic):
-                    self._check_order(topic, part)
+
+    def seen(self) -> None:
+        """Readers may see more."""
+        for topic in self._shape.output_topics if self.keeps_order else ():
+            for part in self._service.visible(topic):
+                self._check_order(topic, part)
 
     def check_complete(self) -> None:
         """The job is finished: everything is there, and visible."""
@@ -213,6 +276,20 @@ def check_exit(log: LogChecker, may_lose: bool, manager: SimJobManager, violated
         violated(f"{name} refuses what is right: {failure}")
     if failure is not None and failure.kind in (ErrorKind.INTERNAL, ErrorKind.USER_CODE, ErrorKind.CORRUPT):
         violated(f"{name} ends with '{failure.kind.value}': {failure.message}")
+
+
+def check_left_files(
+    log: LogChecker, created_at: Mapping[str, float], manager: SimJobManager, violated: Violated
+) -> None:
+    """Whoever has recorded an end leaves no file that the log does not name, but for what zombies wrote when its
+    workers were gone already, and for what it said that it could not remove."""
+    newest = log.entries[max(log.entries)] if log.entries else None
+    has_ended = newest is not None and newest.nonce == manager.nonce and isinstance(newest.body, CleanStop | Finished)
+    if not has_ended or manager.settling_since is None or manager.reporter.has_left_something:
+        return
+    for path in log.unnamed_files():
+        if created_at[f"{JOB}/{path}"] < manager.settling_since:
+            violated(f"{manager.process.name} has ended and left {path}, which no checkpoint in the log names")
 
 
 def _has_foreign(log: LogChecker, nonce: str) -> bool:

@@ -14,9 +14,10 @@ from tidegate.runtime import control
 from tidegate.runtime.control import TaskFailed, ToJobManager, ToWorker
 from tidegate.runtime.worker import Worker, WorkerPorts
 from tidegate.scheduling import protocol as p
+from tidegate.testing.sim.clocks import ProcessClock
 from tidegate.testing.sim.executor import SimExecutor
 from tidegate.testing.sim.ground import Ground
-from tidegate.testing.sim.scheduler import WALL_ORIGIN, Process
+from tidegate.testing.sim.scheduler import Process
 from tidegate.testing.sim.swarm import Swarm
 from tidegate.testing.sim.wires import ControlEnd, DataWires
 
@@ -28,14 +29,17 @@ Deliver = Callable[[p.Event], None]
 class WorkerClock:
     """A clock that moves on a little with each look, so that a step takes time. It never goes back."""
 
-    def __init__(self, process: Process, swarm: Swarm) -> None:
+    def __init__(self, process: Process, swarm: Swarm, shown: ProcessClock) -> None:
         self._process = process
         self._swarm = swarm
+        self.shown = shown
         self.seconds = 0.0
+        """By the scheduler."""
 
     def now(self) -> Now:
-        self.seconds = max(self.seconds, self._process.scheduler.seconds) + self._swarm.step_cost
-        return Now(self.seconds, WALL_ORIGIN + self.seconds)
+        cost = self._process.pace * self._swarm.step_cost
+        self.seconds = max(self.seconds, self._process.scheduler.seconds) + cost
+        return self.shown.at(self.seconds)
 
 
 class SimWorker:
@@ -48,10 +52,15 @@ class SimWorker:
         self._ground = ground
         self._wires = wires
         self._random = ground.scheduler.random(f"{name}/steps")
-        self._clock = WorkerClock(self.process, ground.swarm)
+        self._clock = WorkerClock(self.process, ground.swarm, ground.clock_of(self.process))
         self._step_at: float | None = None
         self._worker: Worker | None = None
         self.control = ControlEnd(self.process, attempt, ground.swarm.network, self._receive)
+
+    @property
+    def clock(self) -> ProcessClock:
+        """What it shows."""
+        return self._clock.shown
 
     @property
     def record(self) -> ProcessRecord:
@@ -73,7 +82,7 @@ class SimWorker:
 
     def nudge(self) -> None:
         """There may be something to do."""
-        self._step_after(self._random.uniform(0.0, self._ground.swarm.step_delay))
+        self._step_after(self._delay())
 
     def disconnected(self) -> None:
         """A data wire is cut: what was on it is lost."""
@@ -95,10 +104,10 @@ class SimWorker:
         if progress.worked:
             self._step_after(max(0.0, self._clock.seconds - now) + self._delay())
         elif progress.wake_at is not None:
-            self._step_after(max(0.0, progress.wake_at - now))
+            self._step_after(max(0.0, self.clock.seconds_at(progress.wake_at) - now))
 
     def _delay(self) -> float:
-        return self._random.uniform(0.0, self._ground.swarm.step_delay)
+        return self.process.pace * self._random.uniform(0.0, self._ground.swarm.step_delay)
 
     def _send_data(self, target: WorkerIndex, frame: bytes) -> None:
         self._wires.send(self.index, target, frame, self._random.random())
@@ -184,7 +193,8 @@ class SimCluster:
     def end_recorded(self, takeover: Takeover) -> None:
         for record in takeover.workers:
             process = self._ground.processes[record.pid]
-            if process.is_alive and self._random.random() >= self._ground.swarm.zombies:
+            is_reached = process.is_alive and self._random.random() >= self._ground.swarm.zombies
+            if is_reached and not process.is_elsewhere:
                 process.kill("another attempt takes over")
         self._process.plan(
             self._random.uniform(0.0, 0.02), "has ended old workers", lambda: self._give(p.OldWorkersEnded())

@@ -10,6 +10,7 @@ from typing import Any
 import xxhash
 
 from tidegate.checkpoint.protocol import CommitPermit, Committable, Outcome, RecoverySpec, SplitState
+from tidegate.clock import Clock
 from tidegate.connectors.rotation import RotatingReader
 from tidegate.elements import Batch
 from tidegate.errors import InternalError, LostDataError, TidegateError, UnavailableError
@@ -17,7 +18,9 @@ from tidegate.ids import OperatorName, TransactionalId
 from tidegate.operators.contracts import (
     Deserializer,
     Fetched,
+    Sink,
     SinkContext,
+    Source,
     SourceContext,
     SourceReader,
     TransactionalSink,
@@ -25,10 +28,44 @@ from tidegate.operators.contracts import (
     TransactionRecovery,
     owned_by,
 )
-from tidegate.testing.sim.gate import Gate, OpenGate
+from tidegate.testing.sim.gate import FaultyGate, Gate, OpenGate
+from tidegate.testing.sim.job import key_of
 from tidegate.testing.sim.log_service import SERVICES, LogService, Transaction, TransactionState
+from tidegate.testing.sim.scheduler import Process
+from tidegate.testing.sim.swarm import Swarm
 
 KeyOf = Callable[[Any], str]
+
+
+class LogMedium(LogService):
+    """The log service as the medium of a world."""
+
+    def __init__(self, name: str, now: Callable[[], float], swarm: Swarm) -> None:
+        super().__init__(name, now)
+        self._swarm = swarm
+
+    def connectors(
+        self, process: Process, clock: Clock, ready: Callable[[], int]
+    ) -> tuple[Callable[[str], Source], Callable[[str], Sink]]:
+        """What makes source and sink of a topic in `process`."""
+        swarm = self._swarm
+        gate = FaultyGate(process, "log service", swarm.log_service)
+
+        def source(topic: str) -> SimSource:
+            return SimSource(self, topic, gate, ready=ready, slack=swarm.source_slack)
+
+        def sink(topic: str) -> SimSink:
+            return SimSink(
+                self,
+                topic,
+                gate,
+                key_of,
+                timeout=swarm.transaction_timeout,
+                eagerness=swarm.sink_eagerness,
+                fullness=swarm.sink_fullness,
+            )
+
+        return source, sink
 
 
 class SimSource:
@@ -204,7 +241,7 @@ class SimWriter:
 
     def _check(self, committables: Sequence[Committable]) -> None:
         for committable in committables:
-            found = find(self._service, committable)
+            found = self._service.find(committable)
             if found is None or found.state is not TransactionState.ONGOING:
                 what = "is not known" if found is None else f"is {found.state.value} ({found.reason})"
                 raise LostDataError(f"the prepared transaction {committable.id} {what}")
@@ -271,11 +308,6 @@ def commit(service: LogService, gate: Gate, committable: Committable) -> Outcome
 
 def committable_of(transaction: Transaction) -> Committable:
     return Committable(transaction.id, {"epoch": transaction.epoch})
-
-
-def find(service: LogService, committable: Committable) -> Transaction | None:
-    """The transaction that `committable` stands for."""
-    return service.find(committable.id, committable.payload["epoch"])
 
 
 def open_recovery(service: str) -> SimRecovery:

@@ -14,9 +14,9 @@ from tidegate.state.descriptors import collect_descriptors
 from tidegate.state.object_backend import ObjectStateBackend
 from tidegate.state.operator_state import OperatorStateBackend
 from tidegate.testing.sim.checkers import Violated
-from tidegate.testing.sim.connectors import find
 from tidegate.testing.sim.job import TOTALS, Event, RunningTotals
-from tidegate.testing.sim.log_service import TIMED_OUT, LogService
+from tidegate.testing.sim.log_service import TIMED_OUT
+from tidegate.testing.sim.outside import Outside
 from tidegate.testing.sim.swarm import JobShape
 
 Input = dict[str, list[list[Event]]]
@@ -28,7 +28,7 @@ class CutChecker:
     """Looks at each manifest when it is appended."""
 
     def __init__(
-        self, store: CheckpointStore, service: LogService, shape: JobShape, events: Input, violated: Violated
+        self, store: CheckpointStore, service: Outside, shape: JobShape, events: Input, violated: Violated
     ) -> None:
         self._store = store
         self._service = service
@@ -59,7 +59,9 @@ class CutChecker:
                 )
                 return None
             for split in splits:
-                found += self._input[topic][int(split.id.rpartition("/")[2])][: split.position]
+                number = int(split.id.rpartition("/")[2])
+                count = self._service.count_before(topic, number, split.position)
+                found += self._input[topic][number][:count]
         return found
 
     def _check_ends(self, manifest: Manifest, name: str) -> None:
@@ -132,7 +134,7 @@ class CutChecker:
         record = manifest.operator(OperatorName(topic))
         ids = {total.id for part in self._service.committed(topic) for total in part}
         for pending in record.pending if record is not None else ():
-            transaction = find(self._service, pending.committable)
+            transaction = self._service.find(pending.committable)
             if transaction is not None and transaction.reason == TIMED_OUT:
                 return
             if transaction is None or not transaction.is_open or not transaction.is_prepared:

@@ -69,8 +69,8 @@ class SimExecutor:
 
     def _delay(self) -> float:
         if self._random.random() < self._swarm.slow_work:
-            return self._random.uniform(0.0, self._swarm.slow_work_seconds)
-        return self._random.uniform(0.0, 0.004)
+            return self._process.pace * self._random.uniform(0.0, self._swarm.slow_work_seconds)
+        return self._process.pace * self._random.uniform(0.0, 0.004)
 
     def _leave_requests(self) -> None:
         for lane, queue in self._lanes.items():

@@ -13,6 +13,7 @@ from tidegate.errors import UnavailableError
 from tidegate.testing.sim.scheduler import Process
 
 T = TypeVar("T")
+SLOW_SECONDS = 2.0
 
 
 @dataclass
@@ -33,8 +34,11 @@ class FaultRates:
     """Seconds."""
     is_out: bool = False
     """Nothing gets through."""
+    is_slow: bool = False
+    """Each call stands still, for up to `SLOW_SECONDS`."""
 
     def heal(self) -> None:
+        self.is_slow = False
         self.refused = self.answer_lost = self.lands_later = 0.0
         self.longest_pause = min(self.longest_pause, 0.01)
         self.is_out = False
@@ -116,6 +120,8 @@ class FaultyGate:
         return self._random.random()
 
     def _pause(self) -> None:
+        if self._rates.is_slow and self._scheduler.may_block:
+            self._scheduler.block(self._random.uniform(0.0, SLOW_SECONDS))
         if self._scheduler.may_block and self._random.random() < self._rates.pause:
             self._scheduler.block(self._random.uniform(0.0, self._rates.longest_pause))
 

@@ -10,10 +10,10 @@ from tidegate.savepoints.format import SavepointReader
 from tidegate.savepoints.places import StorageFolder, open_target
 from tidegate.scheduling.savepoint_work import SavepointPlaces
 from tidegate.storage.port import Storage
-from tidegate.testing.sim.connectors import SimSink, SimSource
+from tidegate.testing.sim.clocks import ProcessClock
 from tidegate.testing.sim.gate import FaultyGate, OpenGate
-from tidegate.testing.sim.job import JOB, build_graph, key_of
-from tidegate.testing.sim.log_service import LogService
+from tidegate.testing.sim.job import JOB, build_graph
+from tidegate.testing.sim.outside import Medium
 from tidegate.testing.sim.scheduler import Process, Scheduler
 from tidegate.testing.sim.storage import Blobs, SimStorage, folder_of
 from tidegate.testing.sim.swarm import Swarm
@@ -24,15 +24,24 @@ class Ground:
     scheduler: Scheduler
     swarm: Swarm
     blobs: Blobs
-    service: LogService
+    service: Medium
     processes: dict[int, Process] = field(default_factory=dict)
     """By pid; pids are never used again."""
+    clocks: dict[str, ProcessClock] = field(default_factory=dict)
+    """By the name of the process."""
 
     def new_process(self, name: str) -> tuple[int, Process]:
         pid = len(self.processes) + 1
         process = Process(self.scheduler, name)
         self.processes[pid] = process
         return pid, process
+
+    def clock_of(self, process: Process) -> ProcessClock:
+        """What `process` takes for the time."""
+        if process.name not in self.clocks:
+            random = self.scheduler.random(f"{process.name}/clock")
+            self.clocks[process.name] = self.swarm.hardship.clocks.clock(self.scheduler, random)
+        return self.clocks[process.name]
 
     def store_of(self, process: Process) -> CheckpointStore:
         """The job's checkpoint store, as `process` reaches it."""
@@ -56,25 +65,9 @@ class Ground:
         return CheckpointStore(SimStorage(self.blobs, OpenGate()), JobName(JOB))
 
     def graph_of(self, process: Process) -> LogicalGraph:
-        """The program, as `process` imports it: its connectors reach the log service as this process does."""
-        gate = FaultyGate(process, "log service", self.swarm.log_service)
-        swarm = self.swarm
-
-        def source(topic: str) -> SimSource:
-            return SimSource(self.service, topic, gate, ready=self._readable, slack=swarm.source_slack)
-
-        def sink(topic: str) -> SimSink:
-            return SimSink(
-                self.service,
-                topic,
-                gate,
-                key_of,
-                timeout=swarm.transaction_timeout,
-                eagerness=swarm.sink_eagerness,
-                fullness=swarm.sink_fullness,
-            )
-
-        return build_graph(swarm.shape, swarm.max_parallelism, source, sink)
+        """The program, as `process` imports it: its connectors reach the medium as this process does."""
+        source, sink = self.service.connectors(process, self.clock_of(process), self._readable)
+        return build_graph(self.swarm.shape, self.swarm.max_parallelism, source, sink)
 
     def _readable(self) -> int:
         """How many records of each input partition have come by now."""

@@ -9,6 +9,7 @@ from tidegate.graph.physical import build_physical
 from tidegate.ids import LogInstance
 from tidegate.metrics import JobStatus, Level
 from tidegate.scheduling import protocol as p
+from tidegate.scheduling.job import Phase
 from tidegate.scheduling.job_manager import JobManager
 from tidegate.scheduling.performer import JobManagerPerformer
 from tidegate.scheduling.settings import JobManagerIdentity, JobSettings
@@ -34,12 +35,15 @@ class SimReporter:
     def __init__(self, ground: Ground, name: str) -> None:
         self._ground = ground
         self._name = name
+        self.has_left_something = False
+        """It was told that something could not be cleaned up."""
 
     def update(self, status: JobStatus) -> None:
         """Nobody watches."""
 
     def event(self, level: Level, text: str, **fields: object) -> None:
         self._ground.scheduler.note(f"{self._name} tells ({level}): {text}")
+        self.has_left_something |= "could not be removed" in text or "could not be looked after" in text
         if fields.get("kind") in IMPOSSIBLE:
             self._ground.scheduler.violated(f"an attempt of {self._name} failed with '{fields['kind']}': {text}")
 
@@ -70,6 +74,10 @@ class SimJobManager:
         """None while it runs, and when it was killed."""
         self._ground = ground
         self._wake_at: float | None = None
+        self.settling_since: float | None = None
+        """When none of its workers was left but zombies, and it began to clean up before the end."""
+        self.reporter = SimReporter(ground, name)
+        self.clock = ground.clock_of(self.process)
         self.cluster = SimCluster(ground, self.process, self.deliver)
         self._executor = SimExecutor(self.process, ground.swarm, self._look_around)
         self._performer = self._make_performer(name)
@@ -89,8 +97,8 @@ class SimJobManager:
             self.cluster,
             ground.store_of(self.process),
             self._executor,
-            ground.scheduler,
-            SimReporter(ground, name),
+            self.clock,
+            self.reporter,
             lambda reply: self._replied(self, reply),
             ground.places_of(self.process),
         )
@@ -133,13 +141,16 @@ class SimJobManager:
 
     def _look_around(self) -> None:
         """Behind every event: is it over, and when is it to be woken."""
+        if self.settling_since is None and self._performer.manager.phase is Phase.SETTLING:
+            self.settling_since = self._ground.scheduler.seconds
         if self._performer.is_done:
             self._exit()
             return
         at = self._performer.wake_at
         if at is not None and (self._wake_at is None or at < self._wake_at):
             self._wake_at = at
-            self.process.plan(max(0.0, at - self._ground.scheduler.seconds), "is woken", lambda: self._wake(at))
+            delay = max(0.0, self.clock.seconds_at(at) - self._ground.scheduler.seconds)
+            self.process.plan(delay, "is woken", lambda: self._wake(at))
 
     def _wake(self, at: float) -> None:
         if self._wake_at == at:

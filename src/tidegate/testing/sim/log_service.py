@@ -4,17 +4,19 @@ Each `begin` makes a new transaction with an epoch of its own under its id and a
 Kafka, only the newest use of an id can be asked about. Nothing here fails or delays anything: that is the gate's part.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 from weakref import WeakValueDictionary
 
-from tidegate.checkpoint.protocol import AlreadyCommitted, Committed, Lost, Outcome, Unknown
+from tidegate.checkpoint.protocol import AlreadyCommitted, Committable, Committed, Lost, Outcome, Unknown
 from tidegate.errors import InternalError, LostDataError, SinkFencedError, TidegateError, UnavailableError
 from tidegate.ids import TransactionalId
+from tidegate.testing.sim import outside
+from tidegate.testing.sim.outside import OutsideTransaction
 
-TIMED_OUT = "it was open for longer than its timeout"
+TIMED_OUT = outside.TIMED_OUT
 
 
 class TransactionState(Enum):
@@ -38,6 +40,11 @@ class Transaction:
     reason: str = ""
     """Why it was aborted."""
     values: list[Any] = field(default_factory=list)
+
+    @property
+    def producer_id(self) -> int:
+        """There is only the id."""
+        return 0
 
     @property
     def is_open(self) -> bool:
@@ -67,7 +74,8 @@ class Partition:
 
 
 class LogService:
-    """`now` in seconds. `on_commit` is told of each transaction that becomes visible."""
+    """`now` in seconds. `on_begin` is told the id of each transaction that begins, `on_commit` of each one that becomes
+    visible."""
 
     def __init__(self, name: str, now: Callable[[], float]) -> None:
         self.name = name
@@ -75,7 +83,10 @@ class LogService:
         self.topics: dict[str, list[Partition]] = {}
         self.transactions: dict[str, list[Transaction]] = {}
         """By id, newest last."""
-        self.on_commit: list[Callable[[Transaction], None]] = []
+        self.on_begin: list[Callable[[str], None]] = []
+        self.on_reuse: list[Callable[[str], None]] = []
+        self.on_commit: list[Callable[[OutsideTransaction], None]] = []
+        self.on_visible: list[Callable[[], None]] = []
         SERVICES[name] = self
 
     # -- topics --
@@ -107,6 +118,10 @@ class LogService:
             position += 1
         return values, position
 
+    def count_before(self, topic: str, partition: int, position: int) -> int:
+        """Input has no gaps here."""
+        return position
+
     def visible(self, topic: str) -> list[list[Any]]:
         """What readers of committed records see now, by partition."""
         self.expire()
@@ -123,6 +138,8 @@ class LogService:
 
     def begin(self, id: str, timeout: float) -> Transaction:
         self.expire()
+        for told in self.on_begin:
+            told(id)
         self.abort(id, "a newer transaction was begun under its id")
         uses = self.transactions.setdefault(id, [])
         uses.append(Transaction(id, len(uses), timeout))
@@ -152,13 +169,16 @@ class LogService:
         if transaction.is_prepared or not transaction.is_open:
             raise InternalError(f"transaction {transaction.id} was used again after it had been prepared")
 
-    def find(self, id: str, epoch: int) -> Transaction | None:
+    def find(self, committable: Committable) -> Transaction | None:
+        return self.use(committable.id, committable.payload["epoch"])
+
+    def use(self, id: str, epoch: int) -> Transaction | None:
         self.expire()
         uses = self.transactions.get(id, [])
         return uses[epoch] if 0 <= epoch < len(uses) else None
 
     def commit(self, id: str, epoch: int) -> Outcome:
-        transaction = self.find(id, epoch)
+        transaction = self.use(id, epoch)
         if transaction is None:
             return Unknown(f"no transaction {id} with epoch {epoch} is known")
         if transaction is not self.transactions[id][-1]:
@@ -171,6 +191,8 @@ class LogService:
         transaction.state = TransactionState.COMPLETE_COMMIT
         for told in self.on_commit:
             told(transaction)
+        for seen in self.on_visible:
+            seen()
         return Committed()
 
     def abort(self, id: str, reason: str) -> None:
@@ -188,6 +210,10 @@ class LogService:
         """Their ids, as far as they are of our form."""
         found = [TransactionalId.parse(transaction.id) for transaction in self.ongoing()]
         return [id for id in found if id is not None]
+
+    def mishaps(self) -> Mapping[str, Callable[[], None]]:
+        """None of its own."""
+        return {}
 
     def expire(self) -> None:
         """Abort what is past its timeout."""

@@ -33,6 +33,10 @@ class Process:
         self.name = name
         self.is_alive = True
         self.is_paused = False
+        self.is_elsewhere = False
+        """On a machine that cannot be reached: nobody but its own kind can end it."""
+        self.pace = 1.0
+        """How many times longer than usual everything takes here."""
         self._waiting: list[tuple[str, Callable[[], None]]] = []
         self._on_death: list[Callable[[], None]] = []
 

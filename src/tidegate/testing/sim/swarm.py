@@ -10,6 +10,7 @@ from random import Random
 from tidegate.checkpoint.coordinator import CoordinatorSettings
 from tidegate.config.restart import ExponentialDelay, FixedDelay, RestartNone, RestartStrategy
 from tidegate.runtime.control import RuntimeOptions
+from tidegate.testing.sim.clocks import ClockErrors
 from tidegate.testing.sim.gate import FaultRates
 
 KINDS = (
@@ -26,6 +27,8 @@ KINDS = (
     "slow network",
 )
 """What may be done to a running world, one at a time."""
+HARD_KINDS = ("slow worker", "slow storage", "frozen machine", "set clock", "burst")
+"""What may be done besides in a world with hardships."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,18 @@ class Network:
 
 
 @dataclass
+class Hardship:
+    """What makes a world harder than its swarm; by default nothing does. Drawn apart from it, so that a swarm stays
+    what it was. `mishaps`: how many of `kinds`, beside those of the swarm."""
+
+    kinds: tuple[str, ...] = ()
+    mishaps: int = 0
+    clocks: ClockErrors = field(default_factory=ClockErrors)
+    lists_in_pages: bool = False
+    """A listing of the storage takes time, and what changes meanwhile may be in it or not."""
+
+
+@dataclass
 class Swarm:
     """See the module. Chances from 0 to 1, times in seconds."""
 
@@ -106,6 +121,7 @@ class Swarm:
     sink_fullness: float
     savepoints: FaultRates = field(default_factory=FaultRates)
     """Of the storage, where savepoints are written and read."""
+    hardship: Hardship = field(default_factory=Hardship)
     is_healed: bool = field(default=False)
 
     @property
@@ -207,6 +223,19 @@ def draw_savepoint_rates(random: Random) -> FaultRates:
     rates.pause = random.choice((0.1, 0.5, 0.9))
     rates.longest_pause = random.choice((0.01, 0.5, 1.0))
     return rates
+
+
+def draw_hardship(random: Random) -> Hardship:
+    """Many worlds have none."""
+    if random.random() < 0.4:
+        return Hardship()
+    kinds = tuple(kind for kind in HARD_KINDS if random.random() < 0.5)
+    return Hardship(
+        kinds=kinds,
+        mishaps=random.randrange(0, 8) if kinds else 0,
+        clocks=ClockErrors(random.choice((0.0, 0.3, 5.0, 3600.0)), random.choice((0.0, 0.01, 0.2))),
+        lists_in_pages=random.random() < 0.5,
+    )
 
 
 def _draw_network(random: Random) -> Network:

@@ -10,20 +10,32 @@ from dataclasses import dataclass
 from functools import partial
 
 from tidegate.testing.sim.chaos import Chaos, Supervisor
-from tidegate.testing.sim.checkers import CommitChecker, LogChecker, OutputChecker, check_exit
+from tidegate.testing.sim.checkers import (
+    CommitChecker,
+    LogChecker,
+    OutputChecker,
+    UseChecker,
+    check_exit,
+    check_left_files,
+)
+from tidegate.testing.sim.connectors import LogMedium
 from tidegate.testing.sim.cuts import CutChecker
 from tidegate.testing.sim.ground import Ground
 from tidegate.testing.sim.job import make_input
 from tidegate.testing.sim.job_manager import SimJobManager
-from tidegate.testing.sim.log_service import LogService
+from tidegate.testing.sim.kafka.medium import KafkaMedium, draw_traits
+from tidegate.testing.sim.outside import Medium
 from tidegate.testing.sim.people import People, Wish
 from tidegate.testing.sim.savepoints import KeptSavepoint, SavepointChecker, put_savepoint
 from tidegate.testing.sim.scheduler import Scheduler
 from tidegate.testing.sim.storage import Blobs
-from tidegate.testing.sim.swarm import Swarm, draw_savepoint_rates, draw_swarm
+from tidegate.testing.sim.swarm import Swarm, draw_hardship, draw_savepoint_rates, draw_swarm
 
+MEDIUMS = ("log", "kafka")
 LIVENESS_SECONDS = 400.0
 """Simulated seconds from the end of all faults to the end of the job."""
+REST_SECONDS = 60.0
+"""Simulated seconds after which at the latest nothing happens any more once the job is over."""
 MOST_EVENTS = 400_000
 
 
@@ -42,19 +54,30 @@ class Result:
     stopped_for_loss: bool
     answered: int
     """Requests of people that were done."""
+    medium: str
+
+
+def make_medium(medium: str, name: str, scheduler: Scheduler, swarm: Swarm) -> Medium:
+    """'log' is a simple log service with a thin sink, 'kafka' a Kafka cluster behind the connector that is shipped."""
+    if medium == "log":
+        return LogMedium(name, lambda: scheduler.seconds, swarm)
+    return KafkaMedium(name, scheduler, swarm, draw_traits(scheduler.random("kafka")))
 
 
 class World:
-    """Everything that one seed has."""
+    """Everything that one seed has. `medium`: one of `MEDIUMS`; without it the seed decides."""
 
-    def __init__(self, seed: int, show: Callable[[str], None] | None = None) -> None:
+    def __init__(self, seed: int, medium: str | None = None, show: Callable[[str], None] | None = None) -> None:
         self.seed = seed
         self.scheduler = Scheduler(seed, show)
         self.swarm: Swarm = draw_swarm(self.scheduler.random("swarm"))
         self.swarm.savepoints = draw_savepoint_rates(self.scheduler.random("savepoints"))
-        self.scheduler.note(f"seed {seed}: {self.swarm}")
-        service = LogService(f"sim-{seed}", lambda: self.scheduler.seconds)
+        self.swarm.hardship = draw_hardship(self.scheduler.random("hardship"))
+        self.medium = medium or self.scheduler.random("medium").choice(MEDIUMS)
+        self.scheduler.note(f"seed {seed} on {self.medium}: {self.swarm}")
+        service = make_medium(self.medium, f"sim-{seed}", self.scheduler, self.swarm)
         blobs = Blobs(lambda: self.scheduler.seconds)
+        blobs.lists_in_pages = self.swarm.hardship.lists_in_pages
         self.ground = Ground(self.scheduler, self.swarm, blobs, service)
         self.input = make_input(self.swarm.shape, self.scheduler.random("input"))
         self._fill_topics()
@@ -69,7 +92,6 @@ class World:
         self.supervisor = Supervisor(
             self.ground, lambda: self.log.is_finished, self._judge, self.people.command, self.people.replied
         )
-        self.keeps_order = self.swarm.shape.sink_parallelism is None
         self._completed = 0
         self._listen()
 
@@ -82,6 +104,8 @@ class World:
         if self.scheduler.violation is None and not self.supervisor.has_given_up:
             self.check_end()
         if self.scheduler.violation is None:
+            self._come_to_rest()
+        if self.scheduler.violation is None:
             check_forks(self)
         return Result(
             self.seed,
@@ -93,6 +117,7 @@ class World:
             self._completed,
             self.supervisor.has_given_up,
             self.people.answered,
+            self.medium,
         )
 
     def live(self) -> None:
@@ -103,6 +128,16 @@ class World:
                 ", ".join(f"{m.process.name} is {m.phase}" for m in self.supervisor.running) or "no JobManager runs"
             )
             self.scheduler.violated(f"not live: the job is not finished after {self.scheduler.seconds:.1f} s; {phases}")
+
+    def _come_to_rest(self) -> None:
+        """Zombies and requests that are on their way change nothing any more, and then nobody is left."""
+        until = self.scheduler.seconds + REST_SECONDS
+        self.scheduler.run(lambda: False, until, self.scheduler.happened + MOST_EVENTS)
+        alive = [process.name for process in self.ground.processes.values() if process.is_alive]
+        if alive:
+            self.scheduler.violated(f"{', '.join(alive)} are still alive long after the end")
+        elif self.scheduler.violation is None and not self.supervisor.has_given_up:
+            self.check_end()
 
     def _ask(self, wish: Wish) -> None:
         if self.supervisor.running:
@@ -144,14 +179,20 @@ class World:
 
     def _listen(self) -> None:
         violated = self.scheduler.violated
-        commits = CommitChecker(self.log, violated)
+        commits, uses = CommitChecker(self.log, violated), UseChecker(self.log, violated)
         self.ground.blobs.on_create += [self.log.created, self.savepoints.created]
+        self.ground.blobs.on_replace.append(self.log.replaced)
         self.ground.blobs.on_delete.append(self.log.deleted)
-        self.log.on_completed += [self.cuts.completed, lambda _: self._count()]
+        self.log.on_completed += [uses.completed, self.cuts.completed, lambda _: self._count()]
+        self.ground.service.on_begin.append(uses.begun)
+        self.ground.service.on_reuse.append(
+            lambda id: violated(f"a producer of {id} goes on with the epoch of a transaction that has ended")
+        )
         self.ground.service.on_commit += [
             commits.committed,
-            lambda transaction: self.output.committed(transaction, self.keeps_order),
+            lambda _: self.output.committed(),
         ]
+        self.ground.service.on_visible.append(self.output.seen)
 
     def _count(self) -> None:
         self._completed += 1
@@ -159,6 +200,7 @@ class World:
     def _judge(self, manager: SimJobManager) -> None:
         may_lose = self.swarm.may_lose and self.ground.service.has_timed_out
         check_exit(self.log, may_lose, manager, self.scheduler.violated)
+        check_left_files(self.log, self.ground.blobs.created_at, manager, self.scheduler.violated)
         self.people.left(manager)
 
     def check_end(self) -> None:
@@ -180,7 +222,7 @@ class World:
 def fork(world: World, kept: KeptSavepoint, parallelism: int) -> World:
     """A calm world, with the input of `world` and what it had put out for `kept`, in which the same job begins from the
     savepoint, in a folder where nothing is."""
-    other = World(world.seed)
+    other = World(world.seed, world.medium)
     other.swarm.heal()
     other.swarm.parallelisms, other.swarm.input_seconds = (parallelism,), 0.0
     other.people.begin_from(kept.path)
@@ -207,12 +249,13 @@ def check_forks(world: World) -> None:
                 world.scheduler.violated(text)
 
 
-def run_seed(seed: int, show: Callable[[str], None] | None = None) -> Result:
-    """Run one seed in a world of its own. `show` gets each line of its trace."""
+def run_seed(seed: int, show: Callable[[str], None] | None = None, medium: str | None = None) -> Result:
+    """Run one seed in a world of its own, on this medium or on that which it draws. `show` gets each line of its
+    trace."""
     was_collecting = gc.isenabled()
     gc.disable()
     try:
-        return World(seed, show).run()
+        return World(seed, medium, show).run()
     finally:
         if was_collecting:
             gc.enable()

@@ -1,6 +1,7 @@
 """What is decided about topics and positions without asking a broker."""
 
 import re
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -9,8 +10,7 @@ import pytest
 from tidegate.checkpoint.protocol import SplitState
 from tidegate.clock import Now
 from tidegate.connectors.kafka import identity
-from tidegate.connectors.kafka.client import TopicPartition
-from tidegate.connectors.kafka.cluster import Isolation, Topic
+from tidegate.connectors.kafka.client import Isolation, Topic, TopicPartition, partition_of
 from tidegate.connectors.kafka.discovery import (
     TOPIC_ID,
     KafkaInspection,
@@ -18,7 +18,6 @@ from tidegate.connectors.kafka.discovery import (
     Ranges,
     Selection,
     open_inspection,
-    partition_of,
     refuse_foreign,
 )
 from tidegate.connectors.kafka.identity import TopicIdentity
@@ -120,7 +119,7 @@ class Answers:
         self.results = list(results)
         self.asked: list[list[str]] = []
 
-    def __call__(self, admin: object, names: list[str], bootstrap: str) -> "Answers":
+    def __call__(self, names: Sequence[str]) -> "Answers":
         self.asked.append(list(names))
         return self
 
@@ -138,14 +137,13 @@ def topic(id: str, partitions: int = 1) -> dict[str, Topic]:
 SPLIT = SplitState("t/0", 5, attributes={TOPIC_ID: "one"})
 
 
-def watched(monkeypatch: pytest.MonkeyPatch, *results: Any) -> tuple[TopicIdentity, Answers, SteppedClock]:
+def watched(*results: Any) -> tuple[TopicIdentity, Answers, SteppedClock]:
     answers, clock = Answers(*results), SteppedClock()
-    monkeypatch.setattr(identity, "TopicQuestion", answers)
-    return TopicIdentity(None, "127.0.0.1:9092", Selection(("t",)), clock), answers, clock  # type: ignore[arg-type]
+    return TopicIdentity(answers, "127.0.0.1:9092", Selection(("t",)), clock), answers, clock
 
 
-def test_S11_a_split_waits_for_the_answer_and_is_verified_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    watch, answers, clock = watched(monkeypatch, None, topic("one"), topic("one"), topic("two"))
+def test_S11_a_split_waits_for_the_answer_and_is_verified_once() -> None:
+    watch, answers, clock = watched(None, topic("one"), topic("one"), topic("two"))
     assert watch.verified() == []
     watch.add([SPLIT])
     assert [watch.verified(), watch.verified(), watch.verified()] == [[], [SPLIT], []]
@@ -157,22 +155,22 @@ def test_S11_a_split_waits_for_the_answer_and_is_verified_once(monkeypatch: pyte
         watch.verified()
 
 
-def test_S11_a_topic_of_another_id_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    watch, _, _ = watched(monkeypatch, topic("two"))
+def test_S11_a_topic_of_another_id_is_not_read() -> None:
+    watch, _, _ = watched(topic("two"))
     watch.add([SPLIT])
     with pytest.raises(LostDataError, match="created anew"):
         watch.verified()
 
 
-def test_a_position_of_another_system_is_not_taken_for_an_offset(monkeypatch: pytest.MonkeyPatch) -> None:
-    watch, _, _ = watched(monkeypatch, topic("one"))
+def test_a_position_of_another_system_is_not_taken_for_an_offset() -> None:
+    watch, _, _ = watched(topic("one"))
     watch.add([SplitState("t/0", 5, attributes={"created": "another log"})])
     with pytest.raises(InvalidError, match="the position of t/0 in the checkpoint is not one in a Kafka topic"):
         watch.verified()
 
 
-def test_a_broker_that_does_not_know_the_topic_yet_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    watch, answers, clock = watched(monkeypatch, {}, topic("one", 0), topic("one"))
+def test_a_broker_that_does_not_know_the_topic_yet_is_asked_again() -> None:
+    watch, answers, clock = watched({}, topic("one", 0), topic("one"))
     watch.add([SPLIT])
     assert watch.verified() == []
     assert watch.verified() == []
@@ -183,16 +181,16 @@ def test_a_broker_that_does_not_know_the_topic_yet_is_asked_again(monkeypatch: p
     assert watch.verified() == [SPLIT]
 
 
-def test_a_topic_that_stays_unknown_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    watch, _, clock = watched(monkeypatch, {})
+def test_a_topic_that_stays_unknown_is_lost() -> None:
+    watch, _, clock = watched({})
     watch.add([SPLIT])
     clock.time += identity.UNKNOWN_WITHIN
     with pytest.raises(LostDataError, match=r"t/0 at .* is not there any more"):
         watch.verified()
 
 
-def test_no_answer_matters_only_to_who_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    watch, _, clock = watched(monkeypatch, topic("one"), UnavailableError("no"), UnavailableError("no"))
+def test_no_answer_matters_only_to_who_waits_for_it() -> None:
+    watch, _, clock = watched(topic("one"), UnavailableError("no"), UnavailableError("no"))
     watch.add([SPLIT])
     assert watch.verified() == [SPLIT]
     clock.time += identity.CHECKED_EVERY
@@ -203,7 +201,7 @@ def test_no_answer_matters_only_to_who_waits_for_it(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_finished_split_is_not_watched_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    watch, answers, clock = watched(monkeypatch, topic("one"))
+    watch, answers, clock = watched(topic("one"))
     watch.add([SPLIT])
     assert watch.verified() == [SPLIT]
     watch.remove("t/0")

@@ -86,6 +86,13 @@ def test_both_libraries_errors_mean_the_same() -> None:
                 "into its timeout."
             ),
         ),
+        (
+            "INVALID_PRODUCER_ID_MAPPING",
+            (
+                "Transactional id 'shop:1:2:totals:0:1' is another producer's, or its coordinator has forgotten it "
+                "because nothing was written under it for transactional.id.expiration.ms."
+            ),
+        ),
     ],
 )
 def test_the_remedy_names_what_it_is_about(name: str, remedy: str) -> None:

@@ -85,20 +85,26 @@ def test_between_two_states_nothing_is_decided(state: TransactionState) -> None:
     assert isinstance(judge(PREPARED, described(state), LATER), Unsettled)
 
 
+@pytest.mark.parametrize("state", [S.ONGOING, S.COMPLETE_COMMIT, S.COMPLETE_ABORT])
+def test_behind_a_later_transaction_of_its_own_producer_its_end_is_not_known(state: TransactionState) -> None:
+    """One that a request of its producer began that came after its end: it may well have been committed."""
+    judgement = judge(PREPARED, described(state, started_at=STARTED + 1), LATER)
+    assert isinstance(judgement, Unknown)
+    assert "how the first one ended is not told any more" in judgement.why
+
+
 @pytest.mark.parametrize(
     ("state", "changes"),
     [
         (S.ONGOING, {"epoch": 4}),
         (S.ONGOING, {"epoch": 2}),
         (S.ONGOING, {"producer_id": 8}),
-        (S.ONGOING, {"started_at": STARTED + 1}),
         (S.EMPTY, {"started_at": None}),
         (S.EMPTY, {"epoch": 5, "started_at": None}),
         (S.PREPARE_COMMIT, {"epoch": 5}),
         (S.COMPLETE_COMMIT, {"epoch": 5}),
         (S.COMPLETE_COMMIT, {"epoch": 2}),
         (S.COMPLETE_COMMIT, {"producer_id": 8}),
-        (S.COMPLETE_COMMIT, {"started_at": STARTED + 1}),
         (S.COMPLETE_COMMIT, {"epoch": 4, "started_at": STARTED + 1}),
         (S.PREPARE_ABORT, {}),
         (S.PREPARE_ABORT, {"epoch": 4}),

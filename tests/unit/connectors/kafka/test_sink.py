@@ -23,7 +23,6 @@ from tidegate.connectors.kafka.sink import KafkaSink, KafkaSinkWriter, KafkaTran
 from tidegate.elements import Batch
 from tidegate.errors import InternalError, InvalidError, LostDataError, SinkFencedError, TidegateError, UnavailableError
 from tidegate.formats import String
-from tidegate.testing.conformance.sink_kit import permit
 
 S = TransactionState
 EMPTY = described(S.EMPTY, started_at=None)
@@ -300,12 +299,23 @@ def test_check_finds_markers_behind_the_coordinators_back() -> None:
 
 def test_a_pending_transaction_past_half_its_timeout_is_mentioned_once(caplog: pytest.LogCaptureFixture) -> None:
     ground = Ground(described())
+    prepared = ground.writer.prepare(ground.txn)
+    assert prepared is not None
+    written_at = ground.clock.wall
     with caplog.at_level(logging.WARNING, "tidegate.kafka.sink"):
-        for wall, lines in ((STARTED + 29, 0), (STARTED + 31, 1), (STARTED + 40, 1)):
-            ground.clock.wall = wall
-            ground.writer.check([PREPARED.committable()])
+        for age, lines in ((29, 0), (31, 1), (40, 1)):
+            ground.clock.wall = written_at + age
+            ground.writer.check([prepared])
             assert len(caplog.records) == lines
-    assert PREPARED.id in caplog.text
+    assert prepared.id in caplog.text
     assert "31 s old" in caplog.text
-    ground.writer.commit(PREPARED.committable(), permit())
-    assert ground.writer._warned == set()
+
+
+def test_the_age_of_a_transaction_is_not_told_by_the_clocks_of_two_machines(caplog: pytest.LogCaptureFixture) -> None:
+    ground = Ground(described())
+    ground.clock.wall = STARTED + 1000
+    ground.txn.wrote_at = (ground.clock.now().monotonic, STARTED + 1000)
+    prepared = ground.writer.prepare(ground.txn)
+    assert prepared is not None
+    ground.writer.check([prepared])
+    assert caplog.records == []

@@ -167,7 +167,7 @@ def test_peeking_keeps_nothing_and_marks_nothing(attempts: Attempts) -> None:
     assert not any(handle.has_changes for handle in handles)
 
 
-def test_a_value_that_is_too_large_is_refused_by_name_at_the_checkpoint_at_the_latest(attempts: Attempts) -> None:
+def test_B09_a_value_that_is_too_large_is_refused_by_name_at_the_checkpoint_at_the_latest(attempts: Attempts) -> None:
     for kind in (ValueState(bytes, name="big"), ListState(bytes, name="big"), MapState(str, bytes, name="big")):
         attempts.crash()
         backend = attempts.backend(value_limit=1000)

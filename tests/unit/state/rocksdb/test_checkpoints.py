@@ -179,7 +179,7 @@ def test_nothing_changed_stores_only_the_small_files(attempts: Attempts) -> None
     assert tables(first) == tables(second)
 
 
-def test_files_of_an_abandoned_checkpoint_are_never_named_again(attempts: Attempts) -> None:
+def test_B01_files_of_an_abandoned_checkpoint_are_never_named_again(attempts: Attempts) -> None:
     backend = attempts.backend()
     total = backend.register(TOTAL)
     write(backend, range(100), total)
@@ -234,7 +234,7 @@ def test_a_restored_database_goes_on_with_the_tables_that_are_stored(attempts: A
 
 
 @pytest.mark.parametrize("parallelism", [(2, 3), (3, 1), (1, 4)])
-def test_rescaled_state_is_complete_and_has_no_key_twice(attempts: Attempts, parallelism: tuple[int, int]) -> None:
+def test_B05_rescaled_state_is_complete_and_has_no_key_twice(attempts: Attempts, parallelism: tuple[int, int]) -> None:
     old, new = parallelism
     keys = range(400)
     snapshots = []
@@ -261,7 +261,7 @@ def test_rescaled_state_is_complete_and_has_no_key_twice(attempts: Attempts, par
     assert sorted(whole.keys("total")) == list(keys)
 
 
-def test_tables_hold_foreign_groups_after_clipping_and_none_of_them_is_restored(attempts: Attempts) -> None:
+def test_B05_tables_hold_foreign_groups_after_clipping_and_none_of_them_is_restored(attempts: Attempts) -> None:
     backend = attempts.backend()
     write(backend, range(300))
     snapshot = attempts.take(backend)

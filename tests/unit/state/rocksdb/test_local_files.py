@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.state.rocksdb.tools import Attempts, clip, tables
+from tests.unit.state.rocksdb.tools import Attempts, clip, snapshot_of, tables
 from tidegate.checkpoint.protocol import OperatorSnapshot, StateHandle
 from tidegate.checkpoint.store import checksum
 from tidegate.errors import CorruptError, UnavailableError
@@ -64,7 +64,36 @@ def test_tables_that_the_database_has_merged_away_are_still_there_for_the_next_a
     assert not [path for path in attempts.files.reads if path.endswith(".sst")]
 
 
-def test_a_byte_that_was_flipped_on_this_machine_is_noticed_and_the_stored_file_is_read(attempts: Attempts) -> None:
+def test_B04_a_table_that_was_damaged_here_before_it_was_stored_never_gives_another_value(attempts: Attempts) -> None:
+    """What is stored is what the disk had, so only the blocks' own checksums can tell."""
+    refused = 0
+    for round_ in range(24):
+        attempts.crash()
+        backend = attempts.backend(cache_bytes=0)
+        total = backend.register(TOTAL)
+        for number in range(200):
+            backend.set_current_key(number)
+            total.update(number % 100)
+        capture = backend.capture(CheckpointId(round_ + 1))
+        capture.cut.make()
+        (table,) = capture.cut.folder.glob("*.sst")
+        with table.open("r+b") as file:
+            place = table.stat().st_size * round_ // 24
+            file.seek(place)
+            byte = file.read(1)[0]
+            file.seek(place)
+            file.write(bytes([byte ^ 0x40]))
+        snapshot = snapshot_of(capture, attempts.files)
+        backend.close()
+        attempts.crash()
+        try:
+            check_whole(attempts.restored([snapshot]))
+        except (CorruptError, UnavailableError):
+            refused += 1
+    assert refused >= 6, "hardly any of it was noticed"
+
+
+def test_B12_a_byte_that_was_flipped_on_this_machine_is_noticed_and_the_stored_file_is_read(attempts: Attempts) -> None:
     _, snapshot = filled(attempts)
     damaged = min(tables(snapshot))
     for path in attempts.folder.rglob(damaged):
@@ -85,7 +114,7 @@ def test_on_another_machine_everything_is_read_from_the_storage_once(attempts: A
 
 
 @pytest.mark.parametrize("is_missing", [True, False])
-def test_a_stored_file_that_is_damaged_or_missing_is_corrupt_and_named(
+def test_B04_a_stored_file_that_is_damaged_or_missing_is_corrupt_and_named(
     attempts: Attempts, folder: Path, is_missing: bool
 ) -> None:
     _, snapshot = filled(attempts)
@@ -180,7 +209,7 @@ def test_only_older_attempts_are_removed(folder: Path) -> None:
     assert sorted(path.name for path in folder.iterdir()) == ["10", "3", "notes"]
 
 
-def test_a_database_that_another_process_has_open_stays(folder: Path) -> None:
+def test_B12_a_database_that_another_process_has_open_stays(folder: Path) -> None:
     database = folder / "1" / "totals.0" / "database"
     code = (
         "import sys; from rocksdict import Rdict; db = Rdict(sys.argv[1]); print('open', flush=True); sys.stdin.read()"
