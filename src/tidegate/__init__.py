@@ -17,7 +17,8 @@ from tidegate.api.functions import (
     TimerService,
 )
 from tidegate.api.job import Job, run_jobs_with
-from tidegate.api.stream import KeyedStream, Stream
+from tidegate.api.keyed_stream import KeyedStream
+from tidegate.api.stream import Stream
 from tidegate.api.windowed import Aggregate, WindowContext, WindowedStream
 from tidegate.cli.program import main, run
 from tidegate.config import Config

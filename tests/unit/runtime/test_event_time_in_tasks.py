@@ -129,7 +129,7 @@ def test_the_slowest_split_holds_event_time_back_and_an_idle_one_does_not(parall
     assert [(key, at) for kind, key, at, now in timed.said if kind == "record" and at <= now] == [("late", 50)]
 
 
-def test_a_task_that_is_held_back_does_not_take_its_splits_for_idle() -> None:
+def test_W01_a_task_that_is_held_back_does_not_take_its_splits_for_idle() -> None:
     timed = Timed(strategy=STRATEGY.with_idleness("5s"))
     timed.put("a", ("x", 100), ("x", 200))
     timed.put("b", ("y", 50))
@@ -149,7 +149,7 @@ def test_a_subtask_without_splits_holds_nothing_back() -> None:
 
 
 @pytest.mark.parametrize("parallelism", [1, 3])
-def test_lateness_after_a_restore_is_what_it_would_have_been(parallelism: int) -> None:
+def test_W07_lateness_after_a_restore_is_what_it_would_have_been(parallelism: int) -> None:
     before = Timed(2)
     before.put("a", ("x", 200))
     before.put("b", ("y", 300))
@@ -165,7 +165,7 @@ def test_lateness_after_a_restore_is_what_it_would_have_been(parallelism: int) -
     assert sorted(after.fired()) == [("x", 210), ("y", 204), ("y", 205)]
 
 
-def test_a_restored_timer_waits_for_the_watermark_and_fires_once() -> None:
+def test_W03_a_restored_timer_waits_for_the_watermark_and_fires_once() -> None:
     before = Timed(2)
     before.put("a", ("x", 100))
     before.put("b", ("y", 100))
