@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.sim.mutations import checkpoints, kafka, records, recoveries, sinks
+from tests.sim.mutations import checkpoints, kafka, records, recoveries, sinks, times
 from tidegate.testing.sim.world import Result, run_seed
 
 Apply = Callable[[pytest.MonkeyPatch], None]
@@ -100,6 +100,11 @@ MUTATIONS: dict[str, Mutation] = {
         Mutation(records.restores_only_its_own_lists),
         Mutation(records.loses_timers_at_a_restore, 2),
         Mutation(records.fires_timers_again_after_a_restore, 3),
+        Mutation(times.waits_for_the_fastest_split),
+        Mutation(times.takes_a_reader_without_splits_yet_for_idle),
+        Mutation(times.forgets_the_watermark_of_a_split_at_a_restore, 2),
+        Mutation(times.lets_a_watermark_overtake_what_waits_for_company, 21),
+        Mutation(times.fires_event_timers_before_their_time),
         Mutation(kafka.aborts_by_ending_the_transaction, 97, medium="kafka"),
         Mutation(kafka.trusts_the_offsets_of_its_group, 47, medium="kafka"),
         Mutation(kafka.takes_a_refused_end_for_a_commit, medium="kafka"),

@@ -172,7 +172,7 @@ class Real:
 @pytest.mark.parametrize("kind", ASSIGNERS)
 @given(steps=steps)
 @settings(max_examples=60, deadline=None)
-def test_W05_W09_windows_are_what_the_model_says_and_nothing_of_them_is_left(kind: str, lateness: int, steps: list[Any]) -> None:
+def test_W05_W09_windows_are_what_the_model_says_and_leave_nothing(kind: str, lateness: int, steps: list[Any]) -> None:
     assigner = ASSIGNERS[kind]
     model, real = Model(assigner, lateness), Real(assigner, lateness)
     number, highest = 0, MIN_WATERMARK

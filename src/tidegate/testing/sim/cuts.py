@@ -8,7 +8,7 @@ from tidegate.checkpoint.manifest import Manifest, OperatorRecord
 from tidegate.checkpoint.store import CheckpointStore
 from tidegate.errors import TidegateError
 from tidegate.ids import OperatorName, SubtaskIndex
-from tidegate.operators.timers import PROCESSING_TIMERS
+from tidegate.operators.timers import EVENT_TIMERS, PROCESSING_TIMERS
 from tidegate.state.backend import StoredFiles
 from tidegate.state.descriptors import collect_descriptors
 from tidegate.state.object_backend import ObjectStateBackend
@@ -61,7 +61,11 @@ class CutChecker:
             for split in splits:
                 number = int(split.id.rpartition("/")[2])
                 count = self._service.count_before(topic, number, split.position)
-                found += self._input[topic][number][:count]
+                read = self._input[topic][number][:count]
+                newest = read[-1].timestamp - 1 if read else None
+                if split.watermark != newest:
+                    self._violated(f"{name}: {split.id} has the watermark {split.watermark}, what was read {newest}")
+                found += read
         return found
 
     def _check_ends(self, manifest: Manifest, name: str) -> None:
@@ -104,7 +108,8 @@ class CutChecker:
             for name, descriptor in collect_descriptors(RunningTotals()).items()
             if descriptor.is_keyed
         }
-        timers = backend.register(PROCESSING_TIMERS)
+        timers, waiting = backend.register(PROCESSING_TIMERS), backend.register(EVENT_TIMERS)
+        watermark = self._watermark(record, manifest)
         found: dict[str, StateOfKey] = {}
         for key in keys:
             backend.set_current_key(key)
@@ -115,8 +120,22 @@ class CutChecker:
             due = handles["due"]
             if sum(due.values()) + handles["fired"].value() != count or sorted(due.keys()) != sorted(timers.keys()):
                 self._violated(f"checkpoint {manifest.checkpoint}: the timers of {key} are not those that it waits for")
+            times = list(waiting.keys())
+            overdue = [time for time in times if watermark is not None and time <= watermark]
+            if overdue or handles["passed"].value() + len(times) != count:
+                what = f"event time is {watermark}, and {key} waits for {times}"
+                self._violated(f"checkpoint {manifest.checkpoint}: {what}")
             found[key] = (count, total, frozenset(history))
         return found
+
+    def _watermark(self, record: OperatorRecord, manifest: Manifest) -> int | None:
+        """The operator's: the same in all subtasks, because each has heard the same of every source."""
+        known = {snapshot.watermark for snapshot in record.snapshots}
+        if len(known) != 1:
+            self._violated(
+                f"checkpoint {manifest.checkpoint}: the subtasks of {record.name} are at {sorted(map(str, known))}"
+            )
+        return next(iter(known), None)
 
     def _check_lists(self, record: OperatorRecord, before: list[Event], name: str, files: StoredFiles) -> None:
         """The lists of all subtasks together: each event before the cut once, and their number."""
