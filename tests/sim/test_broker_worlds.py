@@ -156,8 +156,9 @@ def the_next_commit_loses_its_markers(world: World) -> None:
 def a_worker_is_presumed_dead_and_lives_on(world: World) -> None:
     world.swarm.zombies = 1.0
     after_a_checkpoint(world)
-    at = world.scheduler.seconds + 0.03
-    world.scheduler.run(lambda: False, at, 1_000_000)
+    # The next transaction has begun, and its worker goes on writing into it.
+    known = set(medium_of(world).cluster.coordinator.ids(TransactionState.ONGOING))
+    until(world, lambda: bool(set(medium_of(world).cluster.coordinator.ids(TransactionState.ONGOING)) - known))
     manager = world.supervisor.running[0]
     manager.cluster.presume_dead(manager.cluster.workers[0])
     to_the_end(world)

@@ -14,8 +14,8 @@ from tidegate.errors import InternalError
 class WatermarkMerger:
     """The watermark of `inputs` inputs together: the smallest of those that are not idle.
 
-    It never goes back, also when an input joins that is behind. While all are idle, so is the whole, and it stays where
-    it is. An input that has ended is waited for no more: it has the largest watermark.
+    It never goes back, also when an input joins that is behind. While all are idle, so is the whole, and it is where
+    the furthest of them is. An input that has ended is waited for no more: it has the largest watermark.
     """
 
     def __init__(self, inputs: int, start: int = MIN_WATERMARK) -> None:
@@ -50,4 +50,7 @@ class WatermarkMerger:
 def merge(watermarks: Sequence[int], idle: Sequence[bool], least: int) -> Watermark:
     """The watermark of several inputs, which before was `least`."""
     active = [watermark for watermark, is_idle in zip(watermarks, idle, strict=True) if not is_idle]
-    return Watermark(max(least, min(active)), False) if active else Watermark(least, True)
+    if active:
+        return Watermark(max(least, min(active)), False)
+    # As far as any of them had come: otherwise it would depend on which of them became idle last.
+    return Watermark(max(least, *watermarks) if watermarks else least, True)

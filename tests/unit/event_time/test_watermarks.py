@@ -27,12 +27,16 @@ def test_an_idle_input_is_not_waited_for_until_it_comes_back() -> None:
     assert merger.advance(1, Watermark(85)) == Watermark(85)
 
 
-def test_all_idle_is_said_once_and_does_not_move_time() -> None:
+@pytest.mark.parametrize("last", [0, 1])
+def test_when_all_are_idle_time_is_where_the_furthest_is_whichever_became_idle_last(last: int) -> None:
     merger = WatermarkMerger(2)
-    merger.advance(0, Watermark(50, is_idle=True))
-    assert merger.advance(1, Watermark(70, is_idle=True)) == Watermark(MIN_WATERMARK, is_idle=True)
+    merger.advance(0, Watermark(50))
+    merger.advance(1, Watermark(70))
+    merger.advance(1 - last, Watermark(70 if last == 0 else 50, is_idle=True))
+    merger.advance(last, Watermark(50 if last == 0 else 70, is_idle=True))
+    assert merger.merged == Watermark(70, is_idle=True)
     assert merger.advance(0, Watermark(60, is_idle=True)) is None
-    assert merger.advance(0, Watermark(60)) == Watermark(60)
+    assert merger.advance(0, Watermark(60)) == Watermark(70)
 
 
 def test_what_has_ended_is_not_waited_for() -> None:
@@ -71,6 +75,6 @@ def test_it_is_the_smallest_of_the_active_ones_and_never_goes_back(
         before = merger.merged
         told = merger.advance(position, Watermark(reached[position], is_idle))
         waited_for = [reached[i] for i in range(inputs) if active[i]]
-        highest = max(highest, min(waited_for, default=highest))
+        highest = max(highest, min(waited_for) if waited_for else max(reached))
         assert merger.merged == Watermark(highest, not waited_for)
         assert told == (None if merger.merged == before else merger.merged)

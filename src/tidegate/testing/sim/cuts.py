@@ -109,7 +109,8 @@ class CutChecker:
             if descriptor.is_keyed
         }
         timers, waiting = backend.register(PROCESSING_TIMERS), backend.register(EVENT_TIMERS)
-        watermark = self._watermark(record, manifest)
+        watermarks = {snapshot.watermark for snapshot in record.snapshots}
+        watermark = next(iter(watermarks)) if len(watermarks) == 1 else None
         found: dict[str, StateOfKey] = {}
         for key in keys:
             backend.set_current_key(key)
@@ -122,20 +123,13 @@ class CutChecker:
                 self._violated(f"checkpoint {manifest.checkpoint}: the timers of {key} are not those that it waits for")
             times = list(waiting.keys())
             overdue = [time for time in times if watermark is not None and time <= watermark]
-            if overdue or handles["passed"].value() + len(times) != count:
-                what = f"event time is {watermark}, and {key} waits for {times}"
+            # Each subtask has heard the same of every source; but for the end, which all that waits has passed.
+            disagrees = len(watermarks) > 1 and bool(times)
+            if overdue or disagrees or handles["passed"].value() + len(times) != count:
+                what = f"event time is {sorted(map(str, watermarks))}, and {key} waits for {times}"
                 self._violated(f"checkpoint {manifest.checkpoint}: {what}")
             found[key] = (count, total, frozenset(history))
         return found
-
-    def _watermark(self, record: OperatorRecord, manifest: Manifest) -> int | None:
-        """The operator's: the same in all subtasks, because each has heard the same of every source."""
-        known = {snapshot.watermark for snapshot in record.snapshots}
-        if len(known) != 1:
-            self._violated(
-                f"checkpoint {manifest.checkpoint}: the subtasks of {record.name} are at {sorted(map(str, known))}"
-            )
-        return next(iter(known), None)
 
     def _check_lists(self, record: OperatorRecord, before: list[Event], name: str, files: StoredFiles) -> None:
         """The lists of all subtasks together: each event before the cut once, and their number."""
