@@ -223,6 +223,8 @@ batch.size                      16                          tidegate.toml, line 
 batch.linger                    5ms                         default
 batch.step_target               20ms                        default
 channel.bytes                   128KiB                      default
+network.transport               ipc                         default
+network.host                    127.0.0.1                   default
 log.format                      json                        TIDEGATE_LOG_FORMAT
 """
     )
