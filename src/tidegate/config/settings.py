@@ -21,11 +21,13 @@ from tidegate.config.values import (
     parse_choice,
     parse_duration,
     parse_folder,
+    parse_host,
     parse_local_folder,
     parse_positive_duration,
     parse_size,
     parse_whole,
     parse_yes_or_no,
+    shown,
 )
 from tidegate.errors import InvalidError
 from tidegate.storage.urls import is_remote
@@ -85,6 +87,8 @@ SETTINGS: dict[str, Setting] = {
         Setting("batch.step_target", parse_positive_duration, 0.02, format_duration),
         Setting("watermarks.interval", parse_positive_duration, 0.2, format_duration),
         Setting("channel.bytes", parse_size, 2**17, format_size),
+        Setting("network.transport", partial(parse_choice, choices=("ipc", "tcp")), "ipc"),
+        Setting("network.host", parse_host, "127.0.0.1"),
         Setting("log.format", partial(parse_choice, choices=("text", "json")), "text"),
     )
 }
@@ -106,7 +110,9 @@ def setting_named(name: str, spellings: Mapping[str, Setting], place: str) -> Se
     if name in spellings:
         return spellings[name]
     raise InvalidError(
-        f"{name} is not a setting{nearest(name, spellings)}", remedy=f"There are {', '.join(spellings)}.", where=place
+        f"{shown(name)[1:-1]} is not a setting{nearest(name, spellings)}",
+        remedy=f"There are {', '.join(spellings)}.",
+        where=place,
     )
 
 
@@ -144,6 +150,8 @@ class Config:
         batch_step_target: str | timedelta | None = None,
         watermark_interval: str | timedelta | None = None,
         channel_bytes: int | str | None = None,
+        network_transport: str | None = None,
+        network_host: str | None = None,
         log_format: str | None = None,
         **unknown: Never,
     ) -> None:
@@ -204,6 +212,9 @@ class ResolvedConfig(msgspec.Struct, frozen=True, kw_only=True):
     batch_step_target: float
     watermark_interval: float
     channel_bytes: int
+    network_transport: str
+    network_host: str
+    """An address of the JobManager's machine, for TCP."""
     log_format: str
     places: dict[str, str]
     """By name of the setting, where its value was given."""

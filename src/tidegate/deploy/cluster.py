@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 from collections import deque
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 
 import msgspec
@@ -19,11 +19,12 @@ import zmq
 
 from tidegate.checkpoint.log import Takeover
 from tidegate.clock import Clock
+from tidegate.deploy.curve import Context, WorkerKeys, hand_over, new_pair, worker_keys
 from tidegate.deploy.processes import describe_exit, kill_recorded, process_record, without_interrupts
 from tidegate.deploy.program import ProgramSpec
 from tidegate.deploy.runtime_folder import RuntimeFolder
-from tidegate.deploy.wires import Context, ControlServer
-from tidegate.errors import ErrorKind, Failure
+from tidegate.deploy.wires import ControlServer
+from tidegate.errors import ErrorKind, Failure, InternalError
 from tidegate.ids import Attempt, WorkerIndex
 from tidegate.runtime import control
 from tidegate.runtime.control import ToWorker
@@ -39,7 +40,7 @@ EXIT_PATIENCE = 5.0
 
 
 class WorkerParameters(msgspec.Struct, frozen=True):
-    """What a worker process is started with, as JSON in its environment."""
+    """What a worker process is started with, as JSON in its environment. Nothing in it is secret."""
 
     program: ProgramSpec
     max_parallelism: int
@@ -51,6 +52,8 @@ class WorkerParameters(msgspec.Struct, frozen=True):
     """The child's end of the socket pair."""
     parent: int
     log_format: str = "text"
+    keys_fd: int | None = None
+    """The inherited file with its keys (`curve.take_keys`); None when no wire needs any."""
 
 
 def encode_parameters(parameters: WorkerParameters) -> str:
@@ -59,7 +62,11 @@ def encode_parameters(parameters: WorkerParameters) -> str:
 
 
 def decode_parameters(text: str) -> WorkerParameters:
-    return msgspec.convert(json.loads(text), WorkerParameters)
+    """Raises InternalError for what `encode_parameters` did not make."""
+    try:
+        return msgspec.convert(json.loads(text), WorkerParameters)
+    except (ValueError, RecursionError) as error:
+        raise InternalError(f"a worker cannot read what it was started with: {error}") from error
 
 
 @dataclass
@@ -92,6 +99,8 @@ class LocalCluster:
     """See `scheduling.performer.Cluster`. Events wait in `events` until the loop takes them.
 
     `host` is what takeovers record of this machine. `executor` waits for the end of workers of earlier attempts.
+    tcp_host: the address of this machine at which wires are TCP with CURVE; None for sockets in `folder`. Raises
+    InvalidError when this machine has no such address.
     """
 
     def __init__(
@@ -103,6 +112,7 @@ class LocalCluster:
         host: str,
         clock: Clock,
         log_format: str = "text",
+        tcp_host: str | None = None,
     ) -> None:
         self._program = program
         self._log_format = log_format
@@ -112,27 +122,29 @@ class LocalCluster:
         self._host = host
         self._clock = clock
         self._context = Context()
-        self._address = folder.address("control")
-        self._server = ControlServer(self._context, self._address)
+        self._tcp_host = tcp_host
+        self._own = None if tcp_host is None else new_pair()
+        self._server = ControlServer(self._context, self._address_of("control"), self._own)
         self._children: dict[WorkerIndex, _Child] = {}
         self._ending: Attempt | None = None
         self._kill_at: float | None = None
         self.events: deque[p.Event] = deque()
         self.poller = zmq.Poller()
-        self.poller.register(self._server.socket, zmq.POLLIN)
+        for source in self._server.sockets:
+            self.poller.register(source, zmq.POLLIN)
 
     # -- the port --
 
     def spawn(self, attempt: Attempt, count: int) -> None:
         try:
-            for i in range(count):
-                self._children[WorkerIndex(i)] = self._start(attempt, WorkerIndex(i))
+            for i, keys in enumerate(self._new_keys(count)):
+                self._children[WorkerIndex(i)] = self._start(attempt, WorkerIndex(i), keys)
         except OSError as error:
             failure = Failure(ErrorKind.UNAVAILABLE, f"worker processes could not be started: {error}")
             self.events.append(p.StepFailed(failure))
             return
         records = tuple(process_record(child.process.pid) for child in self._children.values())
-        self.events.append(p.WorkersSpawned(attempt, records, self._address))
+        self.events.append(p.WorkersSpawned(attempt, records, self._server.address))
 
     def send(self, attempt: Attempt, worker: WorkerIndex, message: ToWorker) -> None:
         child = self._children.get(worker)
@@ -194,18 +206,37 @@ class LocalCluster:
 
     # -- children --
 
-    def _start(self, attempt: Attempt, worker: WorkerIndex) -> _Child:
+    def _address_of(self, name: str) -> str:
+        if self._tcp_host is None:
+            return self._folder.address(name)
+        return f"tcp://[{self._tcp_host}]:*" if ":" in self._tcp_host else f"tcp://{self._tcp_host}:*"
+
+    def _new_keys(self, count: int) -> list[WorkerKeys] | list[None]:
+        """For the workers of an attempt. Those of earlier ones are let in no more."""
+        if self._own is None:
+            return [None] * count
+        keys = worker_keys(self._own, count)
+        self._server.admit([one.own.public for one in keys])
+        return keys
+
+    def _start(self, attempt: Attempt, worker: WorkerIndex, keys: WorkerKeys | None) -> _Child:
+        with ExitStack() as handed:
+            file = None if keys is None else handed.enter_context(hand_over(keys, self._folder.path))
+            return self._start_with(attempt, worker, None if file is None else file.fileno())
+
+    def _start_with(self, attempt: Attempt, worker: WorkerIndex, keys_fd: int | None) -> _Child:
         ours, theirs = socket.socketpair()
         parameters = WorkerParameters(
             program=self._program,
             max_parallelism=self._max_parallelism,
             attempt=attempt,
             worker=worker,
-            control_address=self._address,
-            data_address=self._folder.address(f"data-{attempt}-{worker}"),
+            control_address=self._server.address,
+            data_address=self._address_of(f"data-{attempt}-{worker}"),
             life_fd=theirs.fileno(),
             parent=os.getpid(),
             log_format=self._log_format,
+            keys_fd=keys_fd,
         )
         try:
             with theirs, without_interrupts():
@@ -215,7 +246,7 @@ class LocalCluster:
                     stdin=subprocess.DEVNULL,
                     env=os.environ | {PARAMETERS_VARIABLE: encode_parameters(parameters)},
                     cwd=self._program.folder,
-                    pass_fds=[theirs.fileno()],
+                    pass_fds=[theirs.fileno(), *([] if keys_fd is None else [keys_fd])],
                 )
         except OSError:
             ours.close()

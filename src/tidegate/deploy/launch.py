@@ -27,6 +27,7 @@ from tidegate.deploy.processes import host_name, process_record
 from tidegate.deploy.program import ProgramSpec, load, same_program
 from tidegate.deploy.requests import RequestServer
 from tidegate.deploy.runtime_folder import RuntimeFolder
+from tidegate.deploy.storage_at_start import open_when_it_answers
 from tidegate.errors import Failure, InvalidError, TidegateError, raise_failure
 from tidegate.graph.logical import LogicalGraph
 from tidegate.graph.physical import build_physical
@@ -45,6 +46,7 @@ from tidegate.storage.resolve import open_storage
 
 MEMORY = "memory"
 IN_MEMORY_URL = "memory:"
+TCP = "tcp"
 
 
 def launch(spec: ProgramSpec, layers: ConfigLayers, options: StartOptions, open_reporter: OpenReporter) -> JobResult:
@@ -140,7 +142,14 @@ def _with_processes(
         requests = stack.enter_context(closing(RequestServer(folder, graph.job, store.location)))
         clock = SystemClock()
         started = LocalCluster(
-            spec, config.max_parallelism, folder, executor, host_name(), clock, log_format=config.log_format
+            spec,
+            config.max_parallelism,
+            folder,
+            executor,
+            host_name(),
+            clock,
+            log_format=config.log_format,
+            tcp_host=config.network_host if config.network_transport == TCP else None,
         )
         cluster = stack.enter_context(closing(started))
         performer = JobManagerPerformer(
@@ -217,7 +226,8 @@ def _open_storage(config: ResolvedConfig, graph: LogicalGraph, reporter: Reporte
                 "and what is not committed yet are gone",
             )
         return MemoryStorage(), IN_MEMORY_URL
-    return open_storage(config.checkpoint_dir, writable=True), config.checkpoint_dir
+    place = config.checkpoint_dir
+    return open_when_it_answers(lambda: open_storage(place, writable=True), place, reporter), place
 
 
 def _warn_of_pickles(graph: LogicalGraph, reporter: Reporter) -> None:

@@ -22,16 +22,17 @@ import zmq
 from tidegate.checkpoint.store import CheckpointStore
 from tidegate.clock import SystemClock
 from tidegate.deploy.cluster import PARAMETERS_VARIABLE, WorkerParameters, decode_parameters
+from tidegate.deploy.curve import Context, take_keys
 from tidegate.deploy.executor import ThreadExecutor, WakeUp
 from tidegate.deploy.fail_points import arm_from
 from tidegate.deploy.logs import telling_logs, worker_tell
 from tidegate.deploy.processes import die_with_parent, failure_of_exit, ignore_interrupts
 from tidegate.deploy.program import load
-from tidegate.deploy.wires import Context, ControlClient, DataWires
+from tidegate.deploy.wires import ControlClient, DataWires
 from tidegate.errors import ErrorKind, Failure, failure_of, place
 from tidegate.ids import JobName
 from tidegate.runtime import control
-from tidegate.runtime.control import Deploy, TaskFailed, ToJobManager
+from tidegate.runtime.control import Deploy, StopWorker, TaskFailed, ToJobManager
 from tidegate.runtime.link import Link
 from tidegate.runtime.worker import Worker, WorkerPorts
 from tidegate.storage.resolve import open_storage
@@ -87,8 +88,11 @@ class WorkerProcess:
     def __init__(self, parameters: WorkerParameters) -> None:
         self._parameters = parameters
         self._context = Context()
-        self._data = DataWires(self._context, parameters.data_address)
-        self._control = ControlClient(self._context, parameters.control_address, parameters.attempt, parameters.worker)
+        keys = None if parameters.keys_fd is None else take_keys(parameters.keys_fd)
+        self._data = DataWires(self._context, parameters.data_address, keys)
+        self._control = ControlClient(
+            self._context, parameters.control_address, parameters.attempt, parameters.worker, keys
+        )
         self._link = Link(parameters.attempt)
         self._wake_up = WakeUp()
         self._executor = ThreadExecutor(self._wake_up)
@@ -96,6 +100,8 @@ class WorkerProcess:
         self._broke_at: float | None = None
         self._is_deployed = False
         """Until then frames of peers that were deployed earlier stay in the socket: there is nobody to take them."""
+        self._held: list[control.ToWorker] = []
+        """Messages that wait until all peers are connected: user code that runs might keep them out."""
         self._poller = zmq.Poller()
         for source in (self._control.socket, *self._data.monitors, self._wake_up):
             self._poller.register(source, zmq.POLLIN)
@@ -128,14 +134,15 @@ class WorkerProcess:
             open_store=open_store,
             clock=SystemClock(),
         )
-        return Worker(parameters.worker, parameters.attempt, graph, parameters.data_address, ports)
+        return Worker(parameters.worker, parameters.attempt, graph, self._data.address, ports)
 
     def _round(self, worker: Worker) -> None:
         progress = worker.step()
         self._wait(0.0 if progress.worked else self._seconds_until(progress.wake_at))
         self._look_at_connections()
         self._executor.drain()
-        self._control_round(worker)
+        self._control_round()
+        self._hand_on(worker)
         while self._is_deployed and (frame := self._data.receive()) is not None:
             worker.receive_frame(frame)
 
@@ -150,24 +157,34 @@ class WorkerProcess:
         until = min(deadlines, default=math.inf) - time.monotonic()
         return min(max(until, 0.0), LONGEST_WAIT)
 
-    def _control_round(self, worker: Worker | None) -> None:
+    def _control_round(self) -> None:
         while (frame := self._control.receive()) is not None:
             messages, frames = self._link.receive(frame, time.monotonic())
             self._control.send(frames)
             for data in messages:
-                self._take(control.decode_to_worker(data), worker)
+                self._take(control.decode_to_worker(data))
         self._control.send(self._link.due(time.monotonic()))
 
-    def _take(self, message: control.ToWorker, worker: Worker | None) -> None:
+    def _take(self, message: control.ToWorker) -> None:
         if isinstance(message, Deploy):
-            self._is_deployed = True
-            for source in (self._data.inbox, *self._data.connect(message.peers)):
+            for source in self._data.connect(message.peers):
                 self._poller.register(source, zmq.POLLIN)
-        if worker is not None:
+        self._held.append(message)
+
+    def _hand_on(self, worker: Worker) -> None:
+        """What was held, in order, as soon as nobody can be kept waiting at the door, or nothing will run any more."""
+        if not self._data.is_complete and not any(isinstance(message, StopWorker) for message in self._held):
+            return
+        held, self._held = self._held, []
+        for message in held:
+            if isinstance(message, Deploy):
+                self._is_deployed = True
+                self._poller.register(self._data.inbox, zmq.POLLIN)
             worker.receive(message)
 
     def _look_at_connections(self) -> None:
         now = time.monotonic()
+        self._data.let_peers_in()
         if self._data.has_broken() and self._broke_at is None:
             self._broke_at = now + BREAK_PATIENCE
         if self._broke_at is not None and now >= self._broke_at:
@@ -182,7 +199,7 @@ class WorkerProcess:
         end = time.monotonic() + LAST_WORDS
         while not self._link.all_acknowledged and time.monotonic() < end:
             self._wait(self._seconds_until(end))
-            self._control_round(None)
+            self._control_round()
 
     @property
     def _place(self) -> str:

@@ -224,6 +224,8 @@ batch.linger                    5ms                         default
 batch.step_target               20ms                        default
 watermarks.interval             200ms                       default
 channel.bytes                   128KiB                      default
+network.transport               ipc                         default
+network.host                    127.0.0.1                   default
 log.format                      json                        TIDEGATE_LOG_FORMAT
 """
     )

@@ -13,6 +13,7 @@ from tidegate.config.values import (
     parse_choice,
     parse_duration,
     parse_folder,
+    parse_host,
     parse_local_folder,
     parse_positive_duration,
     parse_size,
@@ -152,3 +153,18 @@ def test_a_url_that_could_hold_a_secret_is_refused_and_not_repeated(url: str) ->
 def test_what_is_no_text_of_a_path_is_no_folder(value: object) -> None:
     with pytest.raises(InvalidError, match="is not a folder"):
         parse_folder(value)
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"), [("127.0.0.1", "127.0.0.1"), ("10.1.2.3", "10.1.2.3"), ("0:0:0:0:0:0:0:1", "::1")]
+)
+def test_the_address_of_a_machine_is_kept_in_one_spelling(written: str, meant: str) -> None:
+    assert parse_host(written) == meant
+
+
+@pytest.mark.parametrize(
+    "written", ["0.0.0.0", "::", "224.0.0.1", "fe80::1%eth0", "localhost", "127.0.0.1:80", "*", "", None, 2130706433]
+)
+def test_what_is_not_the_address_of_one_machine_is_refused(written: object) -> None:
+    with pytest.raises(InvalidError, match="is not the address of one machine"):
+        parse_host(written)

@@ -16,11 +16,11 @@ from tests.integration.programs import is_alive, wait_until
 from tidegate.checkpoint.log import ProcessRecord, Takeover
 from tidegate.clock import SystemClock
 from tidegate.deploy.cluster import LocalCluster
+from tidegate.deploy.curve import Context
 from tidegate.deploy.executor import ThreadExecutor, WakeUp
 from tidegate.deploy.processes import process_record
 from tidegate.deploy.program import load, spec_of_target
 from tidegate.deploy.runtime_folder import RuntimeFolder
-from tidegate.deploy.wires import Context
 from tidegate.errors import ErrorKind
 from tidegate.ids import Attempt, WorkerIndex
 from tidegate.runtime.control import StopWorker, TaskFailed, WorkerReady

@@ -6,8 +6,9 @@ import pytest
 import zmq
 
 from tests.integration.programs import wait_until
+from tidegate.deploy.curve import Context
 from tidegate.deploy.runtime_folder import RuntimeFolder
-from tidegate.deploy.wires import Context, ControlClient, ControlServer, DataWires
+from tidegate.deploy.wires import ControlClient, ControlServer, DataWires
 from tidegate.ids import Attempt, WorkerIndex
 
 

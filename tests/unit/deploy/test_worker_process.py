@@ -2,6 +2,7 @@
 
 import os
 import select
+import signal
 import subprocess
 import sys
 import time
@@ -16,13 +17,31 @@ from tests.integration.programs import is_alive, wait_until
 from tests.unit.deploy.test_cluster import ATTEMPT, PROGRAM, World
 from tidegate.clock import SystemClock
 from tidegate.deploy.cluster import LocalCluster, WorkerParameters, decode_parameters, encode_parameters
+from tidegate.deploy.curve import Context
 from tidegate.deploy.executor import InlineExecutor
 from tidegate.deploy.program import ProgramSpec
 from tidegate.deploy.runtime_folder import RuntimeFolder
-from tidegate.deploy.wires import Context
 from tidegate.errors import ErrorKind, Failure
-from tidegate.ids import Attempt, CheckpointId, JobName, LogInstance, WorkerIndex
-from tidegate.runtime.control import Deploy, RuntimeOptions, TaskFailed, TaskRunning, WorkerReady
+from tidegate.ids import (
+    Attempt,
+    CheckpointId,
+    JobName,
+    LogInstance,
+    OperatorName,
+    SubtaskIndex,
+    TaskId,
+    VertexName,
+    WorkerIndex,
+)
+from tidegate.runtime.control import (
+    AssignSplits,
+    Deploy,
+    RuntimeOptions,
+    StopWorker,
+    TaskFailed,
+    TaskRunning,
+    WorkerReady,
+)
 from tidegate.scheduling import protocol as p
 
 
@@ -150,6 +169,21 @@ def test_a_data_connection_that_breaks_fails_the_attempt(world_of: Callable[[str
     assert failure.kind is ErrorKind.UNAVAILABLE
     assert "a data connection to another worker broke" in failure.message
     assert failure.where == f"worker 0, attempt {ATTEMPT}"
+
+
+def test_what_comes_together_with_the_word_to_stop_is_still_carried_out(world_of: Callable[[str], World]) -> None:
+    world = world_of(PROGRAM)
+    address = ready_worker(world)
+    [spawned] = world.of_kind(p.WorkersSpawned)
+    assert isinstance(spawned, p.WorkersSpawned)
+    os.kill(spawned.processes[0].pid, signal.SIGSTOP)
+    nowhere = TaskId(VertexName("nowhere"), SubtaskIndex(0))
+    for message in (deploy(address), AssignSplits(OperatorName("nowhere"), nowhere, (), True), StopWorker()):
+        world.cluster.send(ATTEMPT, WorkerIndex(0), message)
+    os.kill(spawned.processes[0].pid, signal.SIGCONT)
+    assert "nowhere" in failure_told(world).message
+    world.until(lambda: world.of_kind(p.WorkerDied), "its end")
+    assert world.of_kind(p.WorkerDied) == [p.WorkerDied(ATTEMPT, WorkerIndex(0), "exited with 0")]
 
 
 # ---- what it leaves behind -----------------------------------------------------------------------------------------
