@@ -79,8 +79,10 @@ class Watermark(msgspec.Struct, frozen=True):
 
 
 class EndOfInput(msgspec.Struct, frozen=True):
-    """No batch follows. Barriers still do: a task whose input has ended takes part in checkpoints until the job
-    ends."""
+    """No batch follows. Barriers still do: a task whose input has ended takes part in checkpoints until the job ends.
+    `is_drained`: it ends by order, and a later start reads on, so that event time is not over."""
+
+    is_drained: bool = False
 
 
 Element = Batch | Watermark | Barrier | EndOfInput

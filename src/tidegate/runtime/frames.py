@@ -36,6 +36,7 @@ _HEADER = struct.Struct("!BBQIIIQ")
 _CHECKSUM = struct.Struct("!Q")
 """xxh3-64 of header and payload."""
 _NUMBER = struct.Struct("!Q")
+_DRAINED = b"\1"
 _WATERMARK = struct.Struct("!q?")
 _PAYLOAD_START = _HEADER.size + _CHECKSUM.size
 _PLAIN_TYPES = frozenset({str, bytes, type(None)})
@@ -110,7 +111,7 @@ def encode_element(element: Element) -> tuple[FrameKind, bytes]:
         return FrameKind.WATERMARK, _WATERMARK.pack(element.timestamp, element.is_idle)
     if isinstance(element, Barrier):
         return FrameKind.BARRIER, _NUMBER.pack(element.checkpoint)
-    return FrameKind.END, b""
+    return FrameKind.END, _DRAINED if element.is_drained else b""
 
 
 def decode_element(frame: Frame) -> Element:
@@ -122,8 +123,8 @@ def decode_element(frame: Frame) -> Element:
         return Watermark(*_WATERMARK.unpack(frame.payload))
     if frame.kind is FrameKind.BARRIER:
         return Barrier(CheckpointId(_decode_number(frame)))
-    if frame.kind is FrameKind.END and not frame.payload:
-        return EndOfInput()
+    if frame.kind is FrameKind.END and frame.payload in (b"", _DRAINED):
+        return EndOfInput(is_drained=bool(frame.payload))
     raise _malformed(frame)
 
 

@@ -26,7 +26,10 @@ class AlignedBarrier(msgspec.Struct, frozen=True):
 
 
 class Ended(msgspec.Struct, frozen=True):
-    """All inputs have ended: no batch follows. Aligned barriers still do, until the job ends."""
+    """All inputs have ended: no batch follows. Aligned barriers still do, until the job ends. `is_drained`: some of
+    them by order."""
+
+    is_drained: bool = False
 
 
 class InputGate:
@@ -51,6 +54,7 @@ class InputGate:
         self._blocked = [False] * len(self._inputs)
         self._ended = [False] * len(self._inputs)
         self._watermarks = WatermarkMerger(len(self._inputs), watermark)
+        self._is_drained = False
         self._turn = 0
         self._aligning: CheckpointId | None = None
         """The checkpoint whose barrier has come through some channels (those that are blocked)."""
@@ -89,7 +93,11 @@ class InputGate:
         if isinstance(element, Watermark):
             return self._watermarks.advance(position, element)
         self._ended[position] = True
-        return Ended() if all(self._ended) else self._watermarks.end(position)
+        self._is_drained = self._is_drained or element.is_drained
+        if all(self._ended):
+            return Ended(self._is_drained)
+        # Event time goes on where a drained input is read on: it is not over there, and nobody may think so.
+        return None if element.is_drained else self._watermarks.end(position)
 
     def _barrier(self, position: int, checkpoint: CheckpointId) -> AlignedBarrier | None:
         if checkpoint <= self._closed or (self._aligning is not None and checkpoint < self._aligning):

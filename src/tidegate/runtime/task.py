@@ -90,6 +90,7 @@ class Task:
         self._is_open = False
         self._is_announced = False
         self._input_has_ended = False
+        self._end = EndOfInput()
         self._end_is_told = False
         self.failure: Failure | None = None
         """Why the task cannot go on; the attempt is then over."""
@@ -260,8 +261,8 @@ class Task:
                 return False
             case AlignedBarrier(checkpoint):
                 self._tell(m.BarrierAligned(checkpoint))
-            case Ended():
-                self._end_input()
+            case Ended(is_drained):
+                self._end_input(is_drained)
             case Watermark() as watermark:
                 self._event_time.came(watermark)
             case Batch() as batch:
@@ -275,7 +276,7 @@ class Task:
         if self._input_has_ended:
             return False
         if source.has_ended:
-            self._end_input()
+            self._end_input(is_drained=False)
             return True
         if not self._source_poll.is_due(now):
             return False
@@ -295,18 +296,19 @@ class Task:
                 self._source_poll.reset()
             case Drain():
                 if not self._input_has_ended:
-                    self._end_input()
+                    self._end_input(is_drained=True)
             case _:
                 self._tell(m.BarrierAligned(order))
 
-    def _end_input(self) -> None:
+    def _end_input(self, is_drained: bool) -> None:
         self._input_has_ended = True
+        self._end = EndOfInput(is_drained)
         self._chain.end_of_input(self._is_time_over)
 
     def _tell_end(self) -> None:
         self._end_is_told = True
         for output in self._outputs:
-            output.broadcast(EndOfInput())
+            output.broadcast(self._end)
         self._send(TaskEnded(self.id))
 
     def _wake_at(self, now: float, can_go_on: bool) -> float | None:

@@ -14,7 +14,7 @@ from tidegate.runtime import router
 def waits_for_the_fastest_split(patch: pytest.MonkeyPatch) -> None:
     def wrong(known: Any, idle: Any, least: int) -> Watermark:
         active = [watermark for watermark, is_idle in zip(known, idle, strict=True) if not is_idle]
-        return Watermark(max(least, *active), False) if active else Watermark(max(least, *known) if known else least, True)
+        return Watermark(max(least, *(active or known)) if known else least, not active)
 
     patch.setattr(progress, "merge", wrong)
     patch.setattr(watermarks, "merge", wrong)

@@ -49,6 +49,17 @@ def test_a_channel_that_has_ended_holds_no_watermark_back() -> None:
     assert isinstance(gate.poll(), Ended)
 
 
+def test_a_drained_channel_is_read_on_later_and_so_holds_event_time_where_it_is() -> None:
+    one, two = LocalChannel(10), LocalChannel(10)
+    gate = gate_of(one, two)
+    one.put(Watermark(50))
+    two.put(Watermark(20))
+    two.put(EndOfInput(is_drained=True))
+    assert [gate.poll(), gate.poll()] == [Watermark(20), None]
+    one.put(EndOfInput())
+    assert gate.poll() == Ended(is_drained=True)
+
+
 def test_a_restored_gate_begins_where_it_was() -> None:
     one = LocalChannel(10)
     gate = gate_of(one, watermark=40)
