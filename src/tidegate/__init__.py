@@ -17,10 +17,19 @@ from tidegate.api.functions import (
     TimerService,
 )
 from tidegate.api.job import Job, run_jobs_with
-from tidegate.api.stream import KeyedStream, Stream
+from tidegate.api.keyed_stream import KeyedStream
+from tidegate.api.stream import Stream
+from tidegate.api.windowed import Aggregate, WindowContext, WindowedStream
 from tidegate.cli.program import main, run
 from tidegate.config import Config
 from tidegate.errors import TidegateError
+from tidegate.event_time.strategies import WatermarkGenerator, WatermarkStrategy
+from tidegate.event_time.windows import (
+    EventTimeSessionWindows,
+    SlidingEventTimeWindows,
+    TimeWindow,
+    TumblingEventTimeWindows,
+)
 from tidegate.formats import Bytes, Json, String
 from tidegate.savepoints.bootstrap import write_savepoint
 from tidegate.savepoints.operator_rows import OperatorRows
@@ -33,6 +42,7 @@ from tidegate.state.ttl import Ttl
 run_jobs_with(run)
 
 __all__ = [
+    "Aggregate",
     "AggregatingState",
     "BroadcastProcessFunction",
     "BroadcastState",
@@ -41,6 +51,7 @@ __all__ = [
     "CoProcessFunction",
     "Config",
     "Context",
+    "EventTimeSessionWindows",
     "Job",
     "Json",
     "KeyedBroadcastProcessFunction",
@@ -57,15 +68,22 @@ __all__ = [
     "ReducingState",
     "Serialized",
     "SideOutput",
+    "SlidingEventTimeWindows",
     "StateRow",
     "StateRows",
     "Stream",
     "String",
     "TidegateError",
+    "TimeWindow",
     "TimerService",
     "Ttl",
+    "TumblingEventTimeWindows",
     "TypeSerializer",
     "ValueState",
+    "WatermarkGenerator",
+    "WatermarkStrategy",
+    "WindowContext",
+    "WindowedStream",
     "list_states",
     "main",
     "pickled",

@@ -1,4 +1,4 @@
-"""What crosses a channel: batches of records, barriers, the end of input.
+"""What crosses a channel: batches of records, watermarks, barriers, the end of input.
 
 Batches, not records, are the unit of work everywhere; a barrier cuts between two batches. A batch is columns of equal
 length. Whoever receives a batch may keep it but must not change its columns: they may be shared with another consumer.
@@ -64,9 +64,25 @@ class Barrier(msgspec.Struct, frozen=True):
     checkpoint: CheckpointId
 
 
+MIN_WATERMARK = -(2**63)
+"""Nothing is known of event time."""
+MAX_WATERMARK = 2**63 - 1
+"""Event time is over: no record comes any more."""
+
+
+class Watermark(msgspec.Struct, frozen=True):
+    """No record with a timestamp of `timestamp` (milliseconds since 1970) or earlier is expected behind it. With
+    `is_idle` the sender has nothing for now and is not to be waited for, until its next watermark."""
+
+    timestamp: int
+    is_idle: bool = False
+
+
 class EndOfInput(msgspec.Struct, frozen=True):
-    """No batch follows. Barriers still do: a task whose input has ended takes part in checkpoints until the job
-    ends."""
+    """No batch follows. Barriers still do: a task whose input has ended takes part in checkpoints until the job ends.
+    `is_drained`: it ends by order, and a later start reads on, so that event time is not over."""
+
+    is_drained: bool = False
 
 
-Element = Batch | Barrier | EndOfInput
+Element = Batch | Watermark | Barrier | EndOfInput

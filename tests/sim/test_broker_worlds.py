@@ -156,8 +156,7 @@ def the_next_commit_loses_its_markers(world: World) -> None:
 def a_worker_is_presumed_dead_and_lives_on(world: World) -> None:
     world.swarm.zombies = 1.0
     after_a_checkpoint(world)
-    at = world.scheduler.seconds + 0.03
-    world.scheduler.run(lambda: False, at, 1_000_000)
+    world.scheduler.run(lambda: False, world.scheduler.seconds + 0.01, 1_000_000)
     manager = world.supervisor.running[0]
     manager.cluster.presume_dead(manager.cluster.workers[0])
     to_the_end(world)
@@ -316,7 +315,7 @@ def writes_before_the_last_transaction_is_flushed(patch: pytest.MonkeyPatch) -> 
     ("error", "seeds"),
     [
         (takes_an_error_for_a_commit, range(5)),
-        (writes_before_the_last_transaction_is_flushed, range(15)),
+        (writes_before_the_last_transaction_is_flushed, range(40)),
     ],
 )
 def test_an_error_is_found_by_a_seed(error: Callable[[pytest.MonkeyPatch], None], seeds: range) -> None:

@@ -128,7 +128,8 @@ class TestSimKafkaSource(SourceConformance):
 
     def _open(self, split: int, values: Sequence[str | None]) -> tuple[int, int]:
         at = TopicPartition(TOPIC, split)
-        producer_id, epoch = self.cluster.initialise("kit", 60_000)
+        # The kit polls for a while of real time, in which very much simulated time may pass.
+        producer_id, epoch = self.cluster.initialise("kit", self.cluster.limits.coordinator.maximum_timeout)
         self.cluster.add_partitions("kit", producer_id, epoch, [at])
         self.cluster.produce(at, "kit", Batch(producer_id, epoch, 0, records(values)))
         return producer_id, epoch

@@ -5,9 +5,10 @@ from typing import Any, Protocol, TypeVar
 
 from tidegate.api.builder import GraphBuilder
 from tidegate.api.stream import OnErrorArgument, Stream
-from tidegate.api.validation import check_instance, check_name, check_parallelism, error_policy
+from tidegate.api.validation import check_instance, check_name, check_parallelism, check_watermarks, error_policy
 from tidegate.config import Config
 from tidegate.errors import InternalError
+from tidegate.event_time.strategies import WatermarkStrategy
 from tidegate.graph.logical import LogicalGraph, LogicalNode
 from tidegate.ids import JobName
 from tidegate.metrics import JobResult
@@ -55,11 +56,15 @@ class Job:
         name: str,
         parallelism: int | None = None,
         on_error: OnErrorArgument = "fail",
+        watermarks: WatermarkStrategy[Record] | None = None,
     ) -> Stream[Record]:
         """The records that `source` reads. `on_error` says what happens to one that cannot be decoded: a side output
-        gets it undecoded."""
+        gets it undecoded. `watermarks` says where their timestamps come from and how event time goes on; without it the
+        stream has none until its end."""
         operator = self._builder.name("source", name)
         check_instance(operator, "a source", source, ("discover", "open_reader"))
+        if watermarks is not None:
+            check_watermarks(operator, watermarks)
         policy, tag = error_policy(operator, on_error)
         self._builder.add(
             LogicalNode(
@@ -70,6 +75,7 @@ class Job:
                 side_outputs=(tag,) if tag is not None else (),
                 on_error=policy,
                 error_tag=tag,
+                watermarks=watermarks,
             )
         )
         return Stream(self._builder, operator)

@@ -29,7 +29,7 @@ from tidegate.ids import OperatorName
 from tidegate.operators.contracts import OperatorFactory
 from tidegate.operators.keyed import KeyedProcessOperator
 from tidegate.operators.process import ProcessOperator
-from tidegate.operators.timers import PROCESSING_TIMERS
+from tidegate.operators.timers import EVENT_TIMERS, PROCESSING_TIMERS
 from tidegate.operators.two_inputs import (
     BroadcastProcessOperator,
     CoProcessOperator,
@@ -98,7 +98,7 @@ def add_process(
         )
     timers = _has_timers(function)
     if timers:
-        states = {**states, PROCESSING_TIMERS.name: PROCESSING_TIMERS}
+        states = {**states, **{state.name: state for state in (PROCESSING_TIMERS, EVENT_TIMERS)}}
     tags = declared_side_outputs(operator, function, side_outputs)
     builder.add(
         LogicalNode(

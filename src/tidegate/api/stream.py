@@ -14,11 +14,10 @@ from tidegate.api.connected import (
     BroadcastConnectedStream,
     BroadcastStream,
     ConnectedStreams,
-    KeyedBroadcastConnectedStream,
-    KeyedConnectedStreams,
 )
-from tidegate.api.functions import KeyedProcessFunction, ProcessFunction, SideOutput
-from tidegate.api.processes import KEYED, PROCESS, add_process
+from tidegate.api.functions import ProcessFunction, SideOutput
+from tidegate.api.keyed_stream import KeyedStream, check_same_job, spelled
+from tidegate.api.processes import PROCESS, add_process
 from tidegate.api.validation import (
     check_fails_on_error,
     check_function,
@@ -26,15 +25,14 @@ from tidegate.api.validation import (
     check_key_type,
     check_parallelism,
     check_side_output,
-    declarations,
+    check_watermarks,
     error_policy,
-    reduced_state,
 )
 from tidegate.errors import InvalidError
+from tidegate.event_time.strategies import WatermarkStrategy
 from tidegate.graph.logical import ErrorPolicy, InputEdge, LogicalNode, Partitioning
 from tidegate.ids import OperatorName
 from tidegate.operators.contracts import Operator, Sink
-from tidegate.operators.keyed import ReduceOperator
 from tidegate.operators.stateless import (
     FilterOperator,
     FlatMapOperator,
@@ -43,7 +41,6 @@ from tidegate.operators.stateless import (
     UnionOperator,
 )
 from tidegate.operators.user_code import OnError
-from tidegate.serializers import Pickled
 from tidegate.state.key_groups import KeyChecker
 
 T = TypeVar("T")
@@ -108,6 +105,18 @@ class Stream(Generic[Record]):
         """
         return self._function_operator("flat_map", FlatMapOperator, function, name, parallelism, on_error)
 
+    def assign_timestamps_and_watermarks(
+        self, strategy: WatermarkStrategy[Record], *, name: str | None = None, parallelism: int | None = None
+    ) -> "Stream[Record]":
+        """The same records with timestamps and watermarks made anew; those that they had are left behind. Given to
+        `Job.source` a strategy knows the source's splits and is better: here each subtask's records are taken for
+        one."""
+        operator = self._builder.name("timestamps", name)
+        check_watermarks(operator, strategy)
+        width = check_parallelism(operator, parallelism)
+        self._builder.add(LogicalNode(operator, "timestamps", (self._edge(),), width, watermarks=strategy))
+        return Stream(self._builder, operator)
+
     def key_by(
         self,
         selector: Callable[[Record], Key],
@@ -132,7 +141,7 @@ class Stream(Generic[Record]):
             on_error,
             key_type=declared,
         )
-        return KeyedStream(self._builder, operator)
+        return KeyedStream(self._builder, operator, self._behind)
 
     def process(
         self,
@@ -165,14 +174,14 @@ class Stream(Generic[Record]):
         """This stream and `other` for one operator that tells their records apart; see `CoProcessFunction` and, for
         one that is broadcast, `BroadcastProcessFunction`."""
         if isinstance(other, BroadcastStream):
-            _check_same_job(self, other)
+            check_same_job(self, other)
             return BroadcastConnectedStream(self._builder, (self._edge(), other._edge), self._behind)
         if not isinstance(other, Stream):
             raise InvalidError(
-                f"{self!r} is connected with {_spelled(other)}",
+                f"{self!r} is connected with {spelled(other)}",
                 remedy="Give another stream or stream.broadcast(). For state by key call key_by on both.",
             )
-        _check_same_job(self, other)
+        check_same_job(self, other)
         second = replace(other._edge(), input=1)
         return ConnectedStreams(self._builder, (self._edge(), second), self._behind)
 
@@ -273,113 +282,3 @@ class Stream(Generic[Record]):
                 error_tag=tag,
             )
         )
-
-
-class KeyedStream(Generic[Key, T]):
-    """Records with keys, on their way to an operator with state.
-
-    It has only what uses the key. `map`, `filter` and the others are missing on purpose: behind a `map` nothing could
-    say whether the key still fits the record. Call them before `key_by`, or call `key_by` again behind them.
-    """
-
-    def __init__(self, builder: GraphBuilder, key_by: OperatorName) -> None:
-        """For the engine; programs get keyed streams from `Stream.key_by`."""
-        self._builder = builder
-        self._key_by = key_by
-
-    def process(
-        self,
-        function: KeyedProcessFunction[Key, T, Result],
-        *,
-        name: str,
-        parallelism: int | None = None,
-        side_outputs: Iterable[SideOutput[Any]] = (),
-        on_error: Literal["fail"] = "fail",
-    ) -> Stream[Result]:
-        """What `function` makes of each record and the state of its key; see `KeyedProcessFunction`.
-
-        State is found again by `name` after a restart. `side_outputs` as in `Stream.process`.
-        """
-        check_fails_on_error(name, "process", on_error)
-        inputs = (self._edge(),)
-        return self._behind(add_process(self._builder, KEYED, function, inputs, name, parallelism, side_outputs))
-
-    @overload
-    def connect(self, other: BroadcastStream[Other]) -> KeyedBroadcastConnectedStream[Key, T, Other]: ...
-    @overload
-    def connect(self, other: "KeyedStream[Key, Other]") -> KeyedConnectedStreams[Key, T, Other]: ...
-    def connect(
-        self, other: "BroadcastStream[Other] | KeyedStream[Key, Other]"
-    ) -> "KeyedBroadcastConnectedStream[Key, T, Other] | KeyedConnectedStreams[Key, T, Other]":
-        """This stream and `other` for one operator that tells their records apart and has state by key; see
-        `KeyedCoProcessFunction` and, for one that is broadcast, `KeyedBroadcastProcessFunction`."""
-        if isinstance(other, BroadcastStream):
-            _check_same_job(self, other)
-            return KeyedBroadcastConnectedStream(self._builder, (self._edge(), other._edge), self._behind)
-        if not isinstance(other, KeyedStream):
-            raise InvalidError(
-                f"{self!r} is connected with {_spelled(other)}, whose records have no keys",
-                remedy="Call key_by on it, too, with keys of the same type, or broadcast() it to every subtask.",
-            )
-        _check_same_job(self, other)
-        second = replace(other._edge(), input=1)
-        return KeyedConnectedStreams(self._builder, (self._edge(), second), self._behind)
-
-    def reduce(
-        self,
-        function: Callable[[T, T], T],
-        *,
-        name: str,
-        type: type[T] | Pickled[T] | None = None,
-        parallelism: int | None = None,
-        on_error: Literal["fail"] = "fail",
-    ) -> Stream[T]:
-        """Rolling reduce: for every record, `function` of all records of its key so far, in order.
-
-        The first record of a key is emitted as it is, then `function(so far, record)`. What was emitted is also the
-        state of the key, found again by `name`: nothing may change it. `type` says how it is serialised; left out, it
-        is what `function` is annotated to return.
-        """
-        operator = self._builder.name("reduce", name)
-        check_function(operator, "reduce", function)
-        check_fails_on_error(operator, "reduce", on_error)
-        state = reduced_state(operator, function, type)
-        self._builder.add(
-            LogicalNode(
-                operator,
-                "reduce",
-                (self._edge(),),
-                check_parallelism(operator, parallelism),
-                factory=lambda: ReduceOperator(function, state),
-                keyed=True,
-                states=declarations({"value": state}),
-            )
-        )
-        return self._behind(operator)
-
-    def side_output(self, tag: SideOutput[Other]) -> Stream[Other]:
-        """The records on which the key selector raised, where `key_by` has `on_error=tag`."""
-        return Stream(self._builder, self._key_by).side_output(tag)
-
-    def __repr__(self) -> str:
-        return f"KeyedStream({self._key_by})"
-
-    def _edge(self) -> InputEdge:
-        return InputEdge(self._key_by, Partitioning.HASH)
-
-    def _behind(self, operator: OperatorName) -> Stream[Any]:
-        return Stream(self._builder, operator)
-
-
-def _check_same_job(
-    one: Stream[Any] | KeyedStream[Any, Any], other: Stream[Any] | KeyedStream[Any, Any] | BroadcastStream[Any]
-) -> None:
-    if one._builder is not other._builder:
-        raise InvalidError(
-            f"{one!r} of job {one._builder.job} is connected with {other!r}, a stream of job {other._builder.job}",
-            remedy="All streams of a graph begin at the same Job object.",
-        )
-
-
-def _spelled(other: object) -> str:
-    return repr(other) if isinstance(other, Stream | KeyedStream) else f"an object of type {type(other).__name__}"

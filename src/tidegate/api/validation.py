@@ -12,6 +12,7 @@ from typing import Any
 
 from tidegate.api.functions import SideOutput
 from tidegate.errors import InvalidError
+from tidegate.event_time.strategies import WatermarkStrategy
 from tidegate.graph.logical import ErrorPolicy, InputEdge, LogicalNode, StateDeclaration
 from tidegate.ids import OperatorName, is_name
 from tidegate.state.descriptors import StateDescriptor, ValueState, collect_descriptors
@@ -82,6 +83,15 @@ def check_instance(operator: str, what: str, thing: object, methods: tuple[str, 
         raise InvalidError(
             f"operator {operator} needs {what}, not {_type_of(thing)}, which has no {' and no '.join(missing)}",
             remedy="Give one of Tidegate's, or implement the contract in tidegate.operators.contracts.",
+        )
+
+
+def check_watermarks(operator: str, strategy: object) -> None:
+    """Whether `strategy` is one."""
+    if not isinstance(strategy, WatermarkStrategy):
+        raise InvalidError(
+            f"operator {operator} was given {_type_of(strategy)} where a watermark strategy is needed",
+            remedy='Make one: WatermarkStrategy.for_bounded_out_of_orderness("5s").',
         )
 
 

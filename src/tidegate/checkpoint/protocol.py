@@ -40,6 +40,8 @@ class SplitState(msgspec.Struct, frozen=True):
     attributes: dict[str, str] = {}
     """What the connector wants to find again (Kafka: the topic id)."""
     finished: bool = False
+    watermark: int | None = None
+    """How far its records have come in event time, in milliseconds since 1970; None when that is not known."""
 
 
 class Committable(msgspec.Struct, frozen=True):
@@ -109,6 +111,8 @@ class OperatorSnapshot(msgspec.Struct, frozen=True):
     """States without keys."""
     operator_handles: tuple[StateHandle, ...] = ()
     """What these hold in this subtask."""
+    watermark: int | None = None
+    """How far its task had come in event time, in milliseconds since 1970; None when it knew nothing of it."""
 
     @property
     def all_handles(self) -> tuple[StateHandle, ...]:

@@ -85,6 +85,7 @@ SETTINGS: dict[str, Setting] = {
         Setting("batch.size", partial(parse_whole, least=1), 2048),
         Setting("batch.linger", parse_duration, 0.005, format_duration),
         Setting("batch.step_target", parse_positive_duration, 0.02, format_duration),
+        Setting("watermarks.interval", parse_positive_duration, 0.2, format_duration),
         Setting("channel.bytes", parse_size, 2**17, format_size),
         Setting("network.transport", partial(parse_choice, choices=("ipc", "tcp")), "ipc"),
         Setting("network.host", parse_host, "127.0.0.1"),
@@ -147,6 +148,7 @@ class Config:
         batch_size: int | None = None,
         batch_linger: str | timedelta | None = None,
         batch_step_target: str | timedelta | None = None,
+        watermark_interval: str | timedelta | None = None,
         channel_bytes: int | str | None = None,
         network_transport: str | None = None,
         network_host: str | None = None,
@@ -208,6 +210,7 @@ class ResolvedConfig(msgspec.Struct, frozen=True, kw_only=True):
     batch_size: int
     batch_linger: float
     batch_step_target: float
+    watermark_interval: float
     channel_bytes: int
     network_transport: str
     network_host: str

@@ -188,6 +188,7 @@ def settings_of(config: ResolvedConfig, options: StartOptions, url: str) -> JobS
             batch_size=config.batch_size,
             linger=config.batch_linger,
             step_target=config.batch_step_target,
+            watermark_interval=config.watermark_interval,
             channel_bytes=config.channel_bytes,
             state_in_job_manager=config.state_backend == MEMORY,
             state_backend=config.state_backend,

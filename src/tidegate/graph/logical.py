@@ -7,10 +7,12 @@ every process of a job is in `fingerprint`.
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 import msgspec
 import xxhash
 
+from tidegate.event_time.strategies import WatermarkStrategy
 from tidegate.ids import JobName, OperatorName
 from tidegate.operators.contracts import OperatorFactory, Sink, Source
 
@@ -65,7 +67,8 @@ class StateDeclaration:
 
 @dataclass(frozen=True)
 class LogicalNode:
-    """One named operator. Exactly one of `source`, `sink`, `factory` is present."""
+    """One named operator. Exactly one of `source`, `sink`, `factory` is present; none where only watermarks are
+    made."""
 
     name: OperatorName
     kind: str
@@ -85,6 +88,8 @@ class LogicalNode:
     side_outputs: tuple[str, ...] = ()
     on_error: ErrorPolicy = ErrorPolicy.FAIL
     error_tag: str | None = None
+    watermarks: WatermarkStrategy[Any] | None = None
+    """Its records get timestamps, and its tasks make watermarks of them."""
 
 
 class Fingerprint(msgspec.Struct, frozen=True):
@@ -134,6 +139,7 @@ def _describe(node: LogicalNode) -> str:
     parts += [f"from {inputs}"] if inputs else []
     parts += [f"state {states}"] if states else []
     parts += [f"parallelism {node.parallelism}"] if node.parallelism else []
+    parts += [f"watermarks {node.watermarks}"] if node.watermarks else []
     parts += [f"side outputs {', '.join(node.side_outputs)}"] if node.side_outputs else []
     return "; ".join(parts)
 

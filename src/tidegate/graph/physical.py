@@ -99,7 +99,8 @@ def worker_of(task: TaskId) -> WorkerIndex:
 
 def build_physical(graph: LogicalGraph, parallelism: int, max_parallelism: int) -> PhysicalGraph:
     """Chain what can be chained: an operator joins its upstream's chain when it is the only consumer of the upstream's
-    main output, has no other input, the edge is FORWARD (or both ends have one subtask), and parallelism is equal."""
+    main output, has no other input, makes no watermarks, the edge is FORWARD (or both ends have one subtask), and
+    parallelism is equal."""
     width = {node.name: node.parallelism or parallelism for node in graph.nodes}
     head: dict[OperatorName, OperatorName] = {}
     for node in graph.nodes:
@@ -128,7 +129,7 @@ def _partitioning(wanted: Partitioning, source: int, target: int) -> Partitionin
 
 
 def _chained_to(node: LogicalNode, graph: LogicalGraph, width: dict[OperatorName, int]) -> OperatorName | None:
-    if len(node.inputs) != 1 or node.inputs[0].tag is not None:
+    if len(node.inputs) != 1 or node.inputs[0].tag is not None or node.watermarks is not None:
         return None
     edge = node.inputs[0]
     consumers = [

@@ -12,7 +12,7 @@ from tidegate.clock import Clock
 from tidegate.elements import Batch
 from tidegate.errors import InvalidError
 from tidegate.ids import OperatorName, SubtaskIndex, is_name
-from tidegate.operators.timers import TimerQueue, TimerService
+from tidegate.operators.timers import TimeDomain, Timers, TimerService
 
 Value = TypeVar("Value")
 Key = TypeVar("Key", covariant=True)
@@ -92,8 +92,8 @@ class Context:
         """Which of the operator's `parallelism` subtasks this is, from 0."""
         self.parallelism = parallelism
         self.timestamp: int | None = None
-        """The record's, in milliseconds since 1970; None when its source was not asked for timestamps, and in
-        `on_timer`, whose outputs have none."""
+        """The record's, in milliseconds since 1970; None when its source was not asked for timestamps. In `on_timer`:
+        the timer's on event time, None on processing time, whose outputs have none."""
         self._key: Any = None
         self._buffer = OutputBuffer((), timed=False)
 
@@ -112,7 +112,7 @@ class Context:
 class KeyedContext(Context, Generic[Key]):
     """What a `KeyedProcessFunction` knows besides the record."""
 
-    __slots__ = ("timer_service",)
+    __slots__ = ("time_domain", "timer_service")
 
     def __init__(
         self,
@@ -120,12 +120,14 @@ class KeyedContext(Context, Generic[Key]):
         subtask: SubtaskIndex,
         parallelism: int,
         clock: Clock,
-        timers: TimerQueue | None,
+        timers: Timers | None,
     ) -> None:
         """For the engine."""
         super().__init__(operator, subtask, parallelism)
         self.timer_service = TimerService(clock, timers, lambda: self._key)
         """The time, and timers of the current key."""
+        self.time_domain: TimeDomain | None = None
+        """In `on_timer`: of which kind of time the timer is. None otherwise."""
 
     @property
     def key(self) -> Key:

@@ -18,7 +18,7 @@ import msgspec
 
 from tidegate.checkpoint.protocol import CommitPermit, Committable, Outcome, RecoverySpec, SplitState
 from tidegate.clock import Clock
-from tidegate.elements import Batch
+from tidegate.elements import MIN_WATERMARK, Batch
 from tidegate.ids import Attempt, JobName, OperatorName, SubtaskIndex, TransactionalId
 from tidegate.state.backend import KeyedStateBackend
 from tidegate.state.operator_state import OperatorStateBackend
@@ -43,6 +43,8 @@ class OperatorContext(msgspec.Struct, frozen=True):
     operator_state: OperatorStateBackend
     """State without keys; already restored, too."""
     clock: Clock
+    watermark: int = MIN_WATERMARK
+    """What the restored operator had reached in event time."""
 
 
 class Operator(Protocol):
@@ -86,8 +88,21 @@ class TimerOperator(Operator, Protocol):
     def fire_timers(self, now: int, must_stop: Callable[[], bool]) -> Iterable[Batch]:
         """Fire timers that are due at `now`, in order, until `must_stop` says so, asked between two of them. The output
         as from `process`, and called where `process` might be: never beside it, and never after `end_of_input`.
+        """
+        ...
 
-        Timers on event time will come with watermarks, as a method of their own beside this one.
+
+@runtime_checkable
+class EventTimeOperator(Operator, Protocol):
+    """An operator that also acts when event time goes on: it has timers on event time, or windows."""
+
+    def advance_watermark(self, watermark: int, must_stop: Callable[[], bool]) -> Iterable[Batch] | None:
+        """Event time has come to `watermark`, behind all that was given to `process` before. Output as from `process`.
+
+        Asked again until it returns None: nothing is left to be done for this watermark. It may return after a part,
+        and should when `must_stop` says so, asked between two timers; no barrier comes before the None. At the end of
+        input the watermark is `MAX_WATERMARK`, and `end_of_input` follows. Watermarks never go back, but may be smaller
+        than that of the context, which was restored: such a one says nothing.
         """
         ...
 

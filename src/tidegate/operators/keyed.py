@@ -13,7 +13,7 @@ from tidegate.operators.context import Context, KeyedContext
 from tidegate.operators.contracts import OperatorContext
 from tidegate.operators.process import ElementFunction, ProcessOperator, UserFunction, no_key
 from tidegate.operators.time_to_live import TimeToLive
-from tidegate.operators.timers import TimerQueue
+from tidegate.operators.timers import TimeDomain, TimerQueue, Timers
 from tidegate.operators.user_code import describe, raise_user_error
 from tidegate.state.backend import KeyedStateBackend
 from tidegate.state.descriptors import StateDescriptor, ValueState
@@ -40,7 +40,7 @@ class KeyedProcessOperator(ProcessOperator):
     def __init__(self, function: UserFunction, tags: tuple[str, ...] = (), *, timers: bool = False) -> None:
         super().__init__(function, tags)
         self._has_timers = timers
-        self._timers: TimerQueue | None = None
+        self._timers: Timers | None = None
 
     def open(self, context: OperatorContext) -> None:
         self._time_to_live = TimeToLive(backend_of(context), context.clock)
@@ -57,8 +57,11 @@ class KeyedProcessOperator(ProcessOperator):
     def _make_context(self, context: OperatorContext) -> Context:
         backend = backend_of(context)
         self._set_current_key = backend.set_current_key
-        self._timers = TimerQueue(backend) if self._has_timers else None
-        return KeyedContext(context.operator, context.subtask, context.parallelism, context.clock, self._timers)
+        self._timers = Timers(backend, context.watermark) if self._has_timers else None
+        self._keyed_context: KeyedContext[Any] = KeyedContext(
+            context.operator, context.subtask, context.parallelism, context.clock, self._timers
+        )
+        return self._keyed_context
 
     def process(self, batch: Batch) -> Iterator[Batch]:
         keys_of(batch, self._operator)
@@ -66,14 +69,34 @@ class KeyedProcessOperator(ProcessOperator):
 
     @property
     def next_timer(self) -> int | None:
-        return None if self._timers is None else self._timers.next
+        return None if self._timers is None else self._timers.processing.next
 
     def fire_timers(self, now: int, must_stop: Callable[[], bool]) -> Iterator[Batch]:
         if self._timers is None:
             return iter(())
-        due = self._timers.take_due(now, self._operator.batch_size, must_stop)
+        return self._fire(self._timers.processing, "processing", now, must_stop)
+
+    def advance_watermark(self, watermark: int, must_stop: Callable[[], bool]) -> Iterator[Batch] | None:
+        timers = self._timers
+        if timers is None:
+            return None
+        timers.watermark = max(timers.watermark, watermark)
+        due = timers.event.next
+        if due is None or due > timers.watermark:
+            return None
+        return self._fire(timers.event, "event", timers.watermark, must_stop)
+
+    def _fire(self, queue: TimerQueue, domain: TimeDomain, now: int, must_stop: Callable[[], bool]) -> Iterator[Batch]:
+        stamped = domain == "event"
+        due = queue.take_due(now, self._operator.batch_size, must_stop, stamped=stamped)
         on_timer: ElementFunction = self._function.on_timer  # type: ignore[attr-defined]
-        return self._time_to_live.around(self._run(on_timer, self._context, due, False, no_key, "timer"), 0)
+        outputs = self._run(on_timer, self._context, due, stamped, no_key, "timer")
+        return self._time_to_live.around(self._in_domain(domain, outputs), 0)
+
+    def _in_domain(self, domain: TimeDomain, outputs: Iterator[Batch]) -> Iterator[Batch]:
+        self._keyed_context.time_domain = domain
+        yield from outputs
+        self._keyed_context.time_domain = None
 
 
 class ReduceOperator:

@@ -14,9 +14,11 @@ import msgspec
 from tidegate.checkpoint.protocol import SplitState
 from tidegate.elements import Batch
 from tidegate.errors import InternalError
+from tidegate.event_time.progress import EventTimeProgress
 from tidegate.ids import CheckpointId
 from tidegate.operators.contracts import Deserializer, SourceReader
 from tidegate.operators.stateless import FAIL, FunctionOperator
+from tidegate.operators.timestamps import Timestamper
 from tidegate.operators.user_code import OnError, raise_user_error
 
 _logger = logging.getLogger(__name__)
@@ -25,8 +27,10 @@ _logger = logging.getLogger(__name__)
 class SourceInput:
     """The splits of one subtask, and their positions."""
 
-    def __init__(self, reader: SourceReader) -> None:
+    def __init__(self, reader: SourceReader, progress: EventTimeProgress | None = None) -> None:
+        """`progress`: of event time, where the source's records are given any."""
         self._reader = reader
+        self._progress = progress
         self._splits: dict[str, SplitState] = {}
         self._unfinished = 0
         self._no_more = False
@@ -41,7 +45,11 @@ class SourceInput:
     @property
     def splits(self) -> tuple[SplitState, ...]:
         """All splits, finished ones included, with the positions of now, by id."""
-        return tuple(self._splits[id] for id in sorted(self._splits))
+        found = tuple(self._splits[id] for id in sorted(self._splits))
+        progress = self._progress
+        if progress is None:
+            return found
+        return tuple(msgspec.structs.replace(split, watermark=progress.watermark_of(split.id)) for split in found)
 
     def assign(self, splits: Sequence[SplitState], no_more: bool) -> None:
         """The enumerator gives these; `no_more`: they are the last."""
@@ -56,6 +64,11 @@ class SourceInput:
         if unfinished:
             self._reader.add_splits(unfinished)
         self._no_more = self._no_more or no_more
+        if self._progress is not None:
+            self._progress.assigned({split.id: split.watermark for split in splits})
+            for split in splits:
+                if split.finished:
+                    self._progress.ended(split.id)
 
     def poll(self, max_records: int) -> Batch | None:
         """The next records, raw; None when there are none now. An empty batch only moves a position."""
@@ -70,6 +83,10 @@ class SourceInput:
         self._splits[split.id] = msgspec.structs.replace(
             split, position=fetched.next_position, finished=fetched.finished
         )
+        if self._progress is not None:
+            self._progress.reading = split.id
+            if fetched.finished:
+                self._progress.ended(split.id)
         return Batch(fetched.values, None, fetched.timestamps)
 
     def capture(self, checkpoint: CheckpointId) -> tuple[SplitState, ...]:
@@ -97,23 +114,34 @@ class SourceInput:
 
 
 class SourceOperator(FunctionOperator):
-    """Emits the decoded values. The whole batch is decoded at once; only where that fails, one by one."""
+    """Emits the decoded values, with timestamps where there is a `timestamper`. The whole batch is decoded at once;
+    only where that fails, one by one."""
 
-    def __init__(self, deserializer: Deserializer | None, on_error: OnError = FAIL) -> None:
+    def __init__(
+        self, deserializer: Deserializer | None, on_error: OnError = FAIL, timestamper: Timestamper | None = None
+    ) -> None:
         super().__init__(deserializer.decode_one if deserializer else _as_it_is, on_error)
         self._deserializer = deserializer
+        self._timestamper = timestamper
 
     def process(self, batch: Batch) -> list[Batch]:
+        decoded, rejected = self._decoded(batch)
+        if not decoded.values:
+            return rejected
+        stamped = decoded if self._timestamper is None else self._timestamper.stamp(decoded, self._context)
+        return [stamped, *rejected]
+
+    def _decoded(self, batch: Batch) -> tuple[Batch, list[Batch]]:
         if self._deserializer is None:
-            return [batch] if batch.values else []
+            return batch, []
         values = _decoded_at_once(self._deserializer, batch.values)
         if values is None:
             decoded, kept, rejected = self._call_each(batch)
-            return ([Batch(decoded, None, kept.timestamps)] if decoded else []) + rejected
+            return Batch(decoded, None, kept.timestamps), rejected
         if len(values) != len(batch):
             wrong = ValueError(f"the deserializer made {len(values)} values of {len(batch)} records")
             raise_user_error(wrong, self._context, "when decoding")
-        return [Batch(values, None, batch.timestamps)] if values else []
+        return Batch(values, None, batch.timestamps), []
 
 
 def _decoded_at_once(deserializer: Deserializer, raw: list[Any]) -> list[Any] | None:

@@ -1,17 +1,18 @@
-"""Timers on processing time: what user code registers for the current key, and how it is found when it is due.
+"""Timers on processing time and on event time: what user code registers for the current key, and how it is found when
+it is due.
 
 A timer is state of its key: a checkpoint holds it, rescaling moves it with its key, and what was due while nothing ran
 fires soon after the restore. Beside that state only an index is kept in memory, made anew at every start, so that the
-next timer is known without looking through all keys. Time comes from the operator's clock and from nowhere else.
-
-Timers on event time will have a state and an index of their own here, and fire when the watermark has passed them.
+next timer is known without looking through all keys. Processing time comes from the operator's clock, event time from
+the watermarks that come with the records; each has a state and an index of its own.
 """
 
 import heapq
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Literal
 
 from tidegate.clock import Clock, Now
+from tidegate.elements import MIN_WATERMARK
 from tidegate.errors import InvalidError
 from tidegate.state.backend import KeyedStateBackend
 from tidegate.state.descriptors import InternalMapState
@@ -19,7 +20,11 @@ from tidegate.state.keys import encode_key
 
 PROCESSING_TIMERS: InternalMapState[int, bool] = InternalMapState(int, bool, name=".timers")
 """The times, in milliseconds since 1970, at which a key has a timer. The values mean nothing."""
+EVENT_TIMERS: InternalMapState[int, bool] = InternalMapState(int, bool, name=".event-timers")
+"""The same, of event time."""
 
+TimeDomain = Literal["processing", "event"]
+"""The two kinds of time (in Flink: TimeDomain)."""
 Entry = tuple[int, bytes]
 """When, and the key as canonical bytes: so equal times fire in the same order in every attempt."""
 _END_OF_TIME = 2**63
@@ -27,19 +32,34 @@ _MOST_STALE = 64
 """Entries of deleted timers that the heap may hold, beside as many as there are timers."""
 
 
-class TimerService:
-    """What `ctx.timer_service` is: the time of the machine's clock, and timers of the current key (in Flink:
-    TimerService).
+class Timers:
+    """All timers of one operator of one subtask, and the watermark that it has come to."""
 
-    Times are whole milliseconds since 1970. A key has at most one timer for each time: registering it again changes
-    nothing. A timer fires once, not before its time, and as soon after it as the job is at it. Its `on_timer` is called
-    between two records, with the timer's key. What is not due when the input ends does not fire.
+    def __init__(self, backend: KeyedStateBackend, watermark: int) -> None:
+        self.processing = TimerQueue(backend, PROCESSING_TIMERS)
+        self.event = TimerQueue(backend, EVENT_TIMERS)
+        self.watermark = watermark
+
+    def load(self) -> None:
+        """Index what was restored. See `TimerQueue.load`."""
+        self.processing.load()
+        self.event.load()
+
+
+class TimerService:
+    """What `ctx.timer_service` is: the time of the machine's clock, event time, and timers of the current key (in
+    Flink: TimerService).
+
+    Times are whole milliseconds since 1970. A key has at most one timer for each time and kind of time: registering it
+    again changes nothing. A timer fires once, not before its time, and as soon after it as the job is at it. Its
+    `on_timer` is called between two records, with the timer's key. What is not due on processing time when the input
+    ends does not fire; event time comes to its end with the input, and everything that waits for it fires.
     """
 
-    def __init__(self, clock: Clock, queue: "TimerQueue | None", current_key: Callable[[], Any]) -> None:
+    def __init__(self, clock: Clock, timers: Timers | None, current_key: Callable[[], Any]) -> None:
         """For the engine."""
         self._clock = clock
-        self._queue = queue
+        self._timers = timers
         self._current_key = current_key
 
     def current_processing_time(self) -> int:
@@ -51,14 +71,28 @@ class TimerService:
 
         Raises InvalidError when the function has no `on_timer`, without a current key, and for what is no whole number.
         """
-        self._timers("register", timestamp).register(timestamp, self._current_key())
+        self._checked("register", timestamp).processing.register(timestamp, self._current_key())
 
     def delete_processing_time_timer(self, timestamp: int) -> None:
         """Do not call it. Nothing happens when the current key has no timer for that time. Raises as registering."""
-        self._timers("delete", timestamp).delete(timestamp, self._current_key())
+        self._checked("delete", timestamp).processing.delete(timestamp, self._current_key())
 
-    def _timers(self, doing: str, timestamp: object) -> "TimerQueue":
-        if self._queue is None:
+    def current_watermark(self) -> int:
+        """How far event time has come, in milliseconds since 1970: records that are not newer are late. Very small
+        before the first watermark, and always in a function without `on_timer`."""
+        return MIN_WATERMARK if self._timers is None else self._timers.watermark
+
+    def register_event_time_timer(self, timestamp: int) -> None:
+        """Call `on_timer(timestamp, ctx)` for the current key when the watermark has come to that time; with the next
+        watermark when it is past. Its outputs get the timestamp. Raises as `register_processing_time_timer`."""
+        self._checked("register", timestamp).event.register(timestamp, self._current_key())
+
+    def delete_event_time_timer(self, timestamp: int) -> None:
+        """As `delete_processing_time_timer`."""
+        self._checked("delete", timestamp).event.delete(timestamp, self._current_key())
+
+    def _checked(self, doing: str, timestamp: object) -> Timers:
+        if self._timers is None:
             raise InvalidError(
                 f"a function without on_timer wants to {doing} a timer",
                 remedy="Define on_timer(self, timestamp, ctx): it is called when the time has come.",
@@ -68,15 +102,16 @@ class TimerService:
                 f"a function wants to {doing} a timer for {timestamp!r}",
                 remedy="Give whole milliseconds since 1970: int(seconds * 1000).",
             )
-        return self._queue
+        return self._timers
 
 
 class TimerQueue:
-    """All timers on processing time of one operator of one subtask. `backend` is restored."""
+    """All timers on one kind of time of one operator of one subtask, kept as `descriptor`. `backend` is restored."""
 
-    def __init__(self, backend: KeyedStateBackend) -> None:
+    def __init__(self, backend: KeyedStateBackend, descriptor: InternalMapState[int, bool]) -> None:
         self._backend = backend
-        self._state = backend.register(PROCESSING_TIMERS)
+        self._name = descriptor.name
+        self._state = backend.register(descriptor)
         self._timers: dict[Entry, Any] = {}
         """Every timer, with its key."""
         self._heap: list[Entry] = []
@@ -84,7 +119,7 @@ class TimerQueue:
 
     def load(self) -> None:
         """Index what was restored. Afterwards some key is the current one: call it when there need be none."""
-        for key in list(self._backend.keys(PROCESSING_TIMERS.name)):
+        for key in list(self._backend.keys(self._name)):
             self._backend.set_current_key(key)
             encoded, times = encode_key(key), self._state.keys()
             self._timers.update({(timestamp, encoded): key for timestamp in times})
@@ -113,9 +148,12 @@ class TimerQueue:
         if len(self._heap) > 2 * len(self._timers) + _MOST_STALE:
             self._rebuild()
 
-    def take_due(self, now: int, most: int, must_stop: Callable[[], bool]) -> Iterator[tuple[int, Any, None]]:
+    def take_due(
+        self, now: int, most: int, must_stop: Callable[[], bool], *, stamped: bool = False
+    ) -> Iterator[tuple[int, Any, int | None]]:
         """Timers that are due at `now`, in order, at most `most`, until `must_stop`: each with its key, which is then
-        the current one, and without a timestamp for its outputs. Whoever takes one fires it: it is gone."""
+        the current one, and the timestamp of its outputs, which is its time when they are `stamped`. Whoever takes one
+        fires it: it is gone."""
         for number in range(most):
             if number and must_stop():
                 return
@@ -125,7 +163,7 @@ class TimerQueue:
             key = self._timers.pop(heapq.heappop(self._heap))
             self._backend.set_current_key(key)
             self._state.remove(timestamp)
-            yield timestamp, key, None
+            yield timestamp, key, timestamp if stamped else None
 
     def _rebuild(self) -> None:
         self._heap = list(self._timers)

@@ -72,6 +72,10 @@ class KeyedBroadcastProcessOperator(KeyedProcessOperator):
         self._switch_to_broadcast(False)
         return super().fire_timers(now, must_stop)
 
+    def advance_watermark(self, watermark: int, must_stop: Callable[[], bool]) -> Iterator[Batch] | None:
+        self._switch_to_broadcast(False)
+        return super().advance_watermark(watermark, must_stop)
+
     def _switch_to_broadcast(self, is_broadcast: bool) -> None:
         self._operator.operator_state.may_write_broadcast = is_broadcast
         vars(self._function).update(self._keyless if is_broadcast else self._keyed)

@@ -10,16 +10,20 @@ import msgspec
 from tidegate.checkpoint.store import CheckpointStore
 from tidegate.checkpoint.transactions import SinkTransactions
 from tidegate.clock import Clock
+from tidegate.elements import MIN_WATERMARK
 from tidegate.errors import Failure, TidegateError, place
+from tidegate.event_time.progress import EventTimeProgress
 from tidegate.graph.logical import ErrorPolicy, LogicalGraph, LogicalNode
 from tidegate.graph.physical import ChannelId, Edge, PhysicalGraph, Vertex, worker_of
 from tidegate.ids import OperatorName, TaskId, WorkerIndex
 from tidegate.operators.contracts import Operator, OperatorContext, SinkContext, SourceContext
 from tidegate.operators.sink import SinkOperator
 from tidegate.operators.source import SourceInput, SourceOperator
+from tidegate.operators.timestamps import Timestamper, TimestampsOperator
 from tidegate.operators.user_code import OnError
 from tidegate.runtime.channels import Exchange, InputChannel, LocalChannel, OutputChannel
 from tidegate.runtime.control import Deploy, ToJobManager
+from tidegate.runtime.event_time import WatermarkTurns
 from tidegate.runtime.gate import InputGate
 from tidegate.runtime.local_copies import LocalCopies
 from tidegate.runtime.pacing import BatchPacer
@@ -28,7 +32,8 @@ from tidegate.runtime.router import Output
 from tidegate.runtime.sink_driver import SinkDriver
 from tidegate.runtime.snapshots import OperatorFiles, SnapshotWriter
 from tidegate.runtime.state_backends import StateBackends
-from tidegate.runtime.task import Task, TaskParts
+from tidegate.runtime.task import Task
+from tidegate.runtime.task_parts import TaskParts
 from tidegate.runtime.task_state import TaskState
 from tidegate.state.backend import KeyedStateBackend
 from tidegate.state.operator_state import OperatorStateBackend
@@ -104,24 +109,29 @@ class TaskBuilder:
         unkeyed = {node.name: OperatorStateBackend(node.name, id.subtask, vertex.parallelism) for node in nodes}
         inputs = self._physical.channels_into(id)
         options = self._deploy.options
+        watermark = self._watermark(vertex)
+        progress = EventTimeProgress(nodes[0].watermarks, watermark) if nodes[0].watermarks is not None else None
         parts = TaskParts(
             id=id,
             vertex=vertex,
             attempt=self._deploy.attempt,
             operators=(),
             outputs=self._outputs(id),
-            source=self._source(nodes[0], vertex, id),
-            gate=self._gate(inputs),
+            source=self._source(nodes[0], vertex, id, progress),
+            gate=self._gate(inputs, watermark),
             state=TaskState(id, keyed, unkeyed, self._writer(vertex, id), self._ports.executor),
             ended=frozenset(name for name in vertex.operators if name in self._restored and self._restored[name].ended),
             pacer=BatchPacer(options.batch_size, options.step_target),
             step_target=options.step_target,
+            watermark=watermark,
+            watermark_turns=WatermarkTurns(progress, options.watermark_interval) if progress is not None else None,
             sink=nodes[-1].name if nodes[-1].sink is not None else None,
         )
         late: list[Task] = []
         parts.sink_driver = self._sink_driver(nodes[-1], vertex, id, lambda: late[0])
-        contexts = [self._context(n, vertex, id, keyed.get(n.name), unkeyed[n.name]) for n in nodes]
-        parts.operators = [(n.name, self._operator(n, parts), c) for n, c in zip(nodes, contexts, strict=True)]
+        contexts = [self._context(n, vertex, id, keyed.get(n.name), unkeyed[n.name], watermark) for n in nodes]
+        operators = [self._operator(n, parts, progress) for n in nodes]
+        parts.operators = [(n.name, o, c) for n, o, c in zip(nodes, operators, contexts, strict=True)]
         task = Task(parts, self._ports.executor, self._ports.clock, self._ports.send_control)
         late.append(task)
         return task
@@ -132,15 +142,24 @@ class TaskBuilder:
         files = {name: OperatorFiles(store, id, name, attempt, options, copies.get(name)) for name in vertex.operators}
         return SnapshotWriter(id, files, options)
 
-    def _gate(self, inputs: Sequence[ChannelId]) -> InputGate | None:
+    def _watermark(self, vertex: Vertex) -> int:
+        """How far those of its operators had come that are restored."""
+        restored = [self._restored[name].watermark for name in vertex.operators if name in self._restored]
+        return min(restored, default=MIN_WATERMARK)
+
+    def _gate(self, inputs: Sequence[ChannelId], watermark: int) -> InputGate | None:
         channels = {channel: self._channels.input(channel) for channel in inputs}
         inputs_of = [self._physical.edges[channel.edge].input for channel in channels]
-        return InputGate(channels, self._deploy.last_checkpoint, inputs_of) if channels else None
+        return InputGate(channels, self._deploy.last_checkpoint, inputs_of, watermark) if channels else None
 
-    def _operator(self, node: LogicalNode, parts: TaskParts) -> Operator:
+    def _operator(self, node: LogicalNode, parts: TaskParts, progress: EventTimeProgress | None) -> Operator:
         if node.source is not None:
             on_error = OnError(skip=node.on_error is ErrorPolicy.SKIP, tag=node.error_tag)
-            return SourceOperator(node.source.deserializer, on_error)
+            return SourceOperator(node.source.deserializer, on_error, Timestamper(progress) if progress else None)
+        if node.watermarks is not None:
+            assert progress is not None
+            progress.assigned({progress.reading: parts.watermark})
+            return TimestampsOperator(progress)
         if node.sink is not None:
             assert parts.sink_driver is not None
             return SinkOperator(parts.sink_driver.write)
@@ -154,6 +173,7 @@ class TaskBuilder:
         id: TaskId,
         keyed: KeyedStateBackend | None,
         unkeyed: OperatorStateBackend,
+        watermark: int,
     ) -> OperatorContext:
         return OperatorContext(
             job=self._deploy.job,
@@ -165,15 +185,18 @@ class TaskBuilder:
             state=keyed,
             operator_state=unkeyed,
             clock=self._ports.clock,
+            watermark=watermark,
         )
 
-    def _source(self, node: LogicalNode, vertex: Vertex, id: TaskId) -> SourceInput | None:
+    def _source(
+        self, node: LogicalNode, vertex: Vertex, id: TaskId, progress: EventTimeProgress | None
+    ) -> SourceInput | None:
         if node.source is None:
             return None
         context = SourceContext(self._deploy.job, node.name, id.subtask, vertex.parallelism, self._deploy.attempt)
         source = node.source
         where = place(node.name, id.subtask, self._deploy.attempt)
-        return SourceInput(_open(lambda: source.open_reader(context), where))
+        return SourceInput(_open(lambda: source.open_reader(context), where), progress)
 
     def _sink_driver(
         self, node: LogicalNode, vertex: Vertex, id: TaskId, task: Callable[[], Task]

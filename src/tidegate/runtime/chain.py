@@ -1,6 +1,6 @@
 """The chain of a task: fused operators that records pass without a channel between them. `push` begins an input batch,
-`fire_timers` what is due without one, `next_output` does the next piece of work and gives the next batch that leaves
-the chain, until it gives None.
+`fire_timers` what is due without one, `advance` what a watermark brings about, `next_output` does the next piece of
+work and gives the next batch that leaves the chain, until it gives None.
 
 Depth first: what an operator emits passes all operators behind it before the operator is asked for more, so that only
 one batch per operator is held, and the task can stop between any two outputs when it has no credit or its time is over.
@@ -13,10 +13,10 @@ from collections.abc import Set as AbstractSet
 
 import msgspec
 
-from tidegate.elements import Batch
+from tidegate.elements import MAX_WATERMARK, Batch
 from tidegate.errors import InternalError
 from tidegate.ids import OperatorName
-from tidegate.operators.contracts import Operator, TimerOperator
+from tidegate.operators.contracts import EventTimeOperator, Operator, TimerOperator
 
 
 class OperatorCounts(msgspec.Struct, frozen=True):
@@ -25,6 +25,20 @@ class OperatorCounts(msgspec.Struct, frozen=True):
     name: OperatorName
     records_in: int
     records_out: int
+
+
+class _Advance(msgspec.Struct, frozen=True):
+    """An operator learns of a watermark, as often as it has something to do because of it."""
+
+    position: int
+    watermark: int
+    must_stop: Callable[[], bool]
+
+
+class _End(msgspec.Struct, frozen=True):
+    """An operator learns of the end of its input."""
+
+    position: int
 
 
 class Chain:
@@ -51,8 +65,9 @@ class Chain:
         self._records_out = [0] * len(operators)
         self._working: list[tuple[int, Iterator[Batch]]] = []
         """Who is being asked for output, innermost last."""
-        self._to_end: list[int] = []
-        """Operators whose `end_of_input` is still to be called, the next one last."""
+        self._plan: list[_Advance | _End] = []
+        """What operators are still to be told, the next one last: each is told when all that those before it had to
+        say about the same has passed it."""
         self._input_ended = False
         self._ended = ended
         self._timed = [
@@ -61,11 +76,16 @@ class Chain:
             if isinstance(operator, TimerOperator) and name not in ended
         ]
         """Those that may have timers, the one whose turn is next first."""
+        self._in_event_time = [
+            position
+            for position, (name, operator) in enumerate(operators)
+            if isinstance(operator, EventTimeOperator) and name not in ended
+        ]
 
     @property
     def idle(self) -> bool:
         """Whether everything that was begun has left the chain."""
-        return not self._working and not self._to_end
+        return not self._working and not self._plan
 
     @property
     def ended(self) -> bool:
@@ -99,11 +119,21 @@ class Chain:
                 self._timed = self._timed[turn:] + self._timed[:turn]
                 return
 
-    def end_of_input(self) -> None:
-        """Begin the end, operator by operator; only when idle."""
+    def advance(self, watermark: int, must_stop: Callable[[], bool] = lambda: False) -> None:
+        """Begin with what `watermark` brings about, operator by operator; only when idle. `must_stop`: as for timers,
+        but what is left then comes with the next `next_output`."""
+        self._begin()
+        self._plan = [_Advance(position, watermark, must_stop) for position in reversed(self._in_event_time)]
+
+    def end_of_input(self, must_stop: Callable[[], bool] = lambda: False) -> None:
+        """Begin the end, operator by operator, and with it that of event time; only when idle."""
         self._begin()
         self._input_ended = True
-        self._to_end = [position for position, name in enumerate(self._names) if name not in self._ended][::-1]
+        for position, name in reversed(list(enumerate(self._names))):
+            if name not in self._ended:
+                self._plan.append(_End(position))
+                if position in self._in_event_time:
+                    self._plan.append(_Advance(position, MAX_WATERMARK, must_stop))
 
     def next_output(self, must_pause: Callable[[], bool] = lambda: False) -> tuple[OperatorName, Batch] | None:
         """The next batch that leaves the chain, and whose output it is; None when what was begun is finished, or, with
@@ -117,9 +147,8 @@ class Chain:
             if not is_first and must_pause():
                 return None
             is_first = False
-            if not self._working:
-                ending = self._to_end.pop()
-                self._working.append((ending, iter(self._operators[ending].end_of_input())))
+            if not self._working and not self._tell_next():
+                continue
             position, outputs = self._working[-1]
             batch = next(outputs, None)
             if batch is None:
@@ -133,6 +162,23 @@ class Chain:
             if self._outside[position]:
                 return self._names[position], batch
         return None
+
+    def _tell_next(self) -> bool:
+        """Carry out the next item of the plan; False when nothing comes of it."""
+        told = self._plan[-1]
+        operator = self._operators[told.position]
+        if isinstance(told, _End):
+            self._plan.pop()
+            outputs = iter(operator.end_of_input())
+        else:
+            assert isinstance(operator, EventTimeOperator)
+            advanced = operator.advance_watermark(told.watermark, told.must_stop)
+            if advanced is None:
+                self._plan.pop()
+                return False
+            outputs = iter(advanced)
+        self._working.append((told.position, outputs))
+        return True
 
     def _begin(self) -> None:
         if not self.idle or self._input_ended:

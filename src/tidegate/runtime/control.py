@@ -18,6 +18,7 @@ from tidegate.checkpoint.protocol import (
     SplitState,
     TriggerCheckpoint,
 )
+from tidegate.elements import MIN_WATERMARK
 from tidegate.errors import Failure, InternalError
 from tidegate.graph.logical import Fingerprint
 from tidegate.ids import Attempt, CheckpointId, JobName, LogInstance, OperatorName, TaskId, WorkerIndex
@@ -31,6 +32,12 @@ class RestoredOperator(msgspec.Struct, frozen=True):
     """It had ended in all its subtasks."""
     snapshots: tuple[OperatorSnapshot, ...]
 
+    @property
+    def watermark(self) -> int:
+        """How far all its old subtasks had come in event time."""
+        known = [snapshot.watermark for snapshot in self.snapshots]
+        return min((MIN_WATERMARK if one is None else one for one in known), default=MIN_WATERMARK)
+
 
 class RuntimeOptions(msgspec.Struct, frozen=True):
     """What tasks need of the configuration."""
@@ -38,6 +45,8 @@ class RuntimeOptions(msgspec.Struct, frozen=True):
     batch_size: int = 2048
     linger: float = 0.005
     """Seconds a record may wait in an output buffer for company."""
+    watermark_interval: float = 0.2
+    """Seconds between two watermarks of a task that makes them."""
     step_target: float = 0.02
     """Seconds a step of a task should take at most; batches are cut so that it does."""
     channel_bytes: int = 128 * 1024

@@ -23,7 +23,7 @@ from typing import Any, NoReturn
 import msgspec
 import xxhash
 
-from tidegate.elements import Barrier, Batch, Element, EndOfInput
+from tidegate.elements import Barrier, Batch, Element, EndOfInput, Watermark
 from tidegate.errors import InternalError, UserCodeError
 from tidegate.graph.physical import ChannelId
 from tidegate.ids import Attempt, CheckpointId, SubtaskIndex
@@ -36,6 +36,8 @@ _HEADER = struct.Struct("!BBQIIIQ")
 _CHECKSUM = struct.Struct("!Q")
 """xxh3-64 of header and payload."""
 _NUMBER = struct.Struct("!Q")
+_DRAINED = b"\1"
+_WATERMARK = struct.Struct("!q?")
 _PAYLOAD_START = _HEADER.size + _CHECKSUM.size
 _PLAIN_TYPES = frozenset({str, bytes, type(None)})
 """What msgpack is faster for, and brings back as it was. Exactly these: a subclass would come back as its base."""
@@ -49,6 +51,7 @@ class FrameKind(enum.IntEnum):
     BARRIER = 2
     END = 3
     CREDIT = 4
+    WATERMARK = 5
 
 
 class Frame(msgspec.Struct, frozen=True):
@@ -104,9 +107,11 @@ def encode_element(element: Element) -> tuple[FrameKind, bytes]:
     """Kind and payload. Raises UserCodeError, naming the type, when a record or key cannot be pickled."""
     if isinstance(element, Batch):
         return FrameKind.BATCH, _encode_batch(element)
+    if isinstance(element, Watermark):
+        return FrameKind.WATERMARK, _WATERMARK.pack(element.timestamp, element.is_idle)
     if isinstance(element, Barrier):
         return FrameKind.BARRIER, _NUMBER.pack(element.checkpoint)
-    return FrameKind.END, b""
+    return FrameKind.END, _DRAINED if element.is_drained else b""
 
 
 def decode_element(frame: Frame) -> Element:
@@ -114,10 +119,12 @@ def decode_element(frame: Frame) -> Element:
     an object of the user's cannot be put together again."""
     if frame.kind is FrameKind.BATCH:
         return _decode_batch(frame)
+    if frame.kind is FrameKind.WATERMARK and len(frame.payload) == _WATERMARK.size:
+        return Watermark(*_WATERMARK.unpack(frame.payload))
     if frame.kind is FrameKind.BARRIER:
         return Barrier(CheckpointId(_decode_number(frame)))
-    if frame.kind is FrameKind.END and not frame.payload:
-        return EndOfInput()
+    if frame.kind is FrameKind.END and frame.payload in (b"", _DRAINED):
+        return EndOfInput(is_drained=bool(frame.payload))
     raise _malformed(frame)
 
 

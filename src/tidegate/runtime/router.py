@@ -1,7 +1,7 @@
 """The output of a task over one edge of the graph: finds the channel of each record, collects records to batches, and
 puts these into the channels. A task asks `has_room` before it begins work, `push`es what comes of it, and calls
-`flush_due` when `next_deadline` has come; `broadcast` puts a barrier or the end of input behind everything pushed
-before.
+`flush_due` when `next_deadline` has come; `broadcast` puts a watermark, a barrier or the end of input behind everything
+pushed before.
 
 Records of one key, and all records of one channel, keep their order. Batches are split column by column, or passed on
 as they are where one channel takes them whole; no object is made per record. What is pushed is never refused: an output
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
-from tidegate.elements import Barrier, Batch, EndOfInput
+from tidegate.elements import Barrier, Batch, EndOfInput, Watermark
 from tidegate.errors import InternalError
 from tidegate.graph.logical import Partitioning
 from tidegate.ids import KeyGroup
@@ -76,7 +76,7 @@ class Output:
             if buffer.can_fall_due and now >= buffer.deadline:
                 buffer.flush()
 
-    def broadcast(self, element: Barrier | EndOfInput) -> None:
+    def broadcast(self, element: Barrier | EndOfInput | Watermark) -> None:
         """Send everything that waits, then `element`, through every channel; also without credit."""
         for buffer in self._buffers:
             buffer.flush()

@@ -32,6 +32,8 @@ class CapturedOperator(msgspec.Struct, frozen=True):
     splits: tuple[SplitState, ...]
     operator_capture: OperatorStateCapture | None = None
     """Of state without keys."""
+    watermark: int | None = None
+    """How far its task had come in event time."""
 
 
 class OperatorFiles:
@@ -108,6 +110,7 @@ class SnapshotWriter:
             splits=operator.splits,
             operator_states=unkeyed.states if unkeyed is not None else (),
             operator_handles=unkeyed.store(files) if unkeyed is not None else (),
+            watermark=operator.watermark,
         )
 
     def _check_size(self, size: int) -> None:

@@ -7,9 +7,8 @@ only the acknowledgement waits for them.
 """
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -18,12 +17,10 @@ from tidegate.checkpoint import participant as m
 from tidegate.checkpoint.protocol import CheckpointAbandoned, CheckpointCompleted, SplitState
 from tidegate.checkpoint.transactions import SinkCommitted, SinkReady
 from tidegate.clock import Clock
-from tidegate.elements import Barrier, Batch, EndOfInput
+from tidegate.elements import Barrier, Batch, EndOfInput, Watermark
 from tidegate.errors import ErrorKind, Failure, InternalError, failure_of, place
 from tidegate.failpoints import reach
-from tidegate.graph.physical import Vertex
-from tidegate.ids import Attempt, CheckpointId, OperatorName, TaskId
-from tidegate.operators.contracts import Operator, OperatorContext
+from tidegate.ids import CheckpointId
 from tidegate.operators.source import SourceInput
 from tidegate.runtime.chain import Chain
 from tidegate.runtime.control import (
@@ -34,12 +31,12 @@ from tidegate.runtime.control import (
     TaskRunning,
     ToJobManager,
 )
-from tidegate.runtime.gate import AlignedBarrier, Ended, InputGate
-from tidegate.runtime.pacing import BatchPacer, Pieces, SourcePoll
+from tidegate.runtime.event_time import TaskEventTime
+from tidegate.runtime.gate import AlignedBarrier, Ended
+from tidegate.runtime.pacing import Pieces, SourcePoll
 from tidegate.runtime.ports import Executor
-from tidegate.runtime.router import Output
-from tidegate.runtime.sink_driver import SinkDriver
 from tidegate.runtime.snapshots import StateTooLarge
+from tidegate.runtime.task_parts import TaskParts
 from tidegate.runtime.task_state import TaskState
 from tidegate.runtime.timing import TimerTurns
 from tidegate.storage.port import StorageUnavailable
@@ -60,26 +57,6 @@ class _Assignment(msgspec.Struct, frozen=True):
     no_more: bool
 
 
-@dataclass
-class TaskParts:
-    """What a task is made of; see `runtime.building`. Exactly one of `source` and `gate` is there."""
-
-    id: TaskId
-    vertex: Vertex
-    attempt: Attempt
-    operators: Sequence[tuple[OperatorName, Operator, OperatorContext]]
-    outputs: Mapping[tuple[OperatorName, str | None], list[Output]]
-    source: SourceInput | None
-    gate: InputGate | None
-    state: TaskState
-    ended: frozenset[OperatorName]
-    """Operators that had ended in the restored checkpoint."""
-    pacer: BatchPacer
-    step_target: float
-    sink: OperatorName | None = None
-    sink_driver: SinkDriver | None = field(default=None)
-
-
 class Task:
     """See the module. `send` reaches the JobManager."""
 
@@ -95,6 +72,9 @@ class Task:
         self._chain = Chain([(name, operator) for name, operator, _ in parts.operators], outside, parts.ended)
         self._timers = TimerTurns(self._chain, clock, parts.step_target)
         self._outputs = [output for outputs in parts.outputs.values() for output in outputs]
+        self._event_time = TaskEventTime(
+            self._chain, self._outputs, parts.watermark, parts.watermark_turns, self._is_time_over
+        )
         self._participant = m.Participant(parts.id, parts.attempt, parts.sink)
         self._source_poll = SourcePoll()
         self._pieces = Pieces(parts.pacer)
@@ -110,6 +90,7 @@ class Task:
         self._is_open = False
         self._is_announced = False
         self._input_has_ended = False
+        self._end = EndOfInput()
         self._end_is_told = False
         self.failure: Failure | None = None
         """Why the task cannot go on; the attempt is then over."""
@@ -214,6 +195,7 @@ class Task:
             now = self._clock.now().monotonic
             if now >= self._step_ends_at:
                 break
+        self._event_time.stepped(now, can_go_on)
         return Progress(worked, self._wake_at(now, can_go_on))
 
     def _announce(self) -> None:
@@ -237,6 +219,8 @@ class Task:
         if not self._chain.idle:
             self._drive(now)
             return True
+        if self._event_time.pass_on():
+            return True
         if not self._orders and self._timers.take():
             self._drive(now)
             return True
@@ -248,6 +232,8 @@ class Task:
             return True
         if self._input_has_ended and not self._end_is_told:
             self._tell_end()
+            return True
+        if not self._orders and not self._input_has_ended and self._event_time.make(now):
             return True
         return self._take_input(now)
 
@@ -275,8 +261,10 @@ class Task:
                 return False
             case AlignedBarrier(checkpoint):
                 self._tell(m.BarrierAligned(checkpoint))
-            case Ended():
-                self._end_input()
+            case Ended(is_drained):
+                self._end_input(is_drained)
+            case Watermark() as watermark:
+                self._event_time.came(watermark)
             case Batch() as batch:
                 self._pieces.put(batch)
         return True
@@ -288,7 +276,7 @@ class Task:
         if self._input_has_ended:
             return False
         if source.has_ended:
-            self._end_input()
+            self._end_input(is_drained=False)
             return True
         if not self._source_poll.is_due(now):
             return False
@@ -308,18 +296,19 @@ class Task:
                 self._source_poll.reset()
             case Drain():
                 if not self._input_has_ended:
-                    self._end_input()
+                    self._end_input(is_drained=True)
             case _:
                 self._tell(m.BarrierAligned(order))
 
-    def _end_input(self) -> None:
+    def _end_input(self, is_drained: bool) -> None:
         self._input_has_ended = True
-        self._chain.end_of_input()
+        self._end = EndOfInput(is_drained)
+        self._chain.end_of_input(self._is_time_over)
 
     def _tell_end(self) -> None:
         self._end_is_told = True
         for output in self._outputs:
-            output.broadcast(EndOfInput())
+            output.broadcast(self._end)
         self._send(TaskEnded(self.id))
 
     def _wake_at(self, now: float, can_go_on: bool) -> float | None:
@@ -331,6 +320,8 @@ class Task:
             deadlines.append(self._parts.sink_driver.wake_at)
         if self._parts.source is not None and not self._input_has_ended and can_go_on:
             deadlines.append(self._source_poll.next_at(now))
+        if not self._input_has_ended and can_go_on:
+            deadlines.append(self._event_time.wake_at(now))
         return min((at for at in deadlines if at is not None), default=None)
 
     # -- checkpoints --
@@ -366,7 +357,7 @@ class Task:
         reach("capture:before")
         source = self._parts.source
         splits = {self._parts.vertex.operators[0]: source.capture(checkpoint)} if source is not None else {}
-        captured = self._parts.state.capture(checkpoint, self._input_has_ended, splits)
+        captured = self._parts.state.capture(checkpoint, self._input_has_ended, splits, self._event_time.watermark)
         reach("capture:after")
         for output in self._outputs:
             output.broadcast(Barrier(checkpoint))

@@ -51,9 +51,14 @@ class TaskState:
         return {name: states for name, states in left.items() if states}
 
     def capture(
-        self, checkpoint: CheckpointId, ended: bool, splits: Mapping[OperatorName, tuple[SplitState, ...]]
+        self,
+        checkpoint: CheckpointId,
+        ended: bool,
+        splits: Mapping[OperatorName, tuple[SplitState, ...]],
+        watermark: int | None = None,
     ) -> list[CapturedOperator]:
-        """A cut through all of it. `splits`: those of a source."""
+        """A cut through all of it. `splits`: those of a source. `watermark`: how far the task has come in event
+        time."""
         return [
             CapturedOperator(
                 name=name,
@@ -61,6 +66,7 @@ class TaskState:
                 capture=self._keyed[name].capture(checkpoint) if name in self._keyed else None,
                 splits=splits.get(name, ()),
                 operator_capture=backend.capture(checkpoint),
+                watermark=watermark,
             )
             for name, backend in self._unkeyed.items()
         ]

@@ -43,6 +43,7 @@ class SplitEnumerator:
         self._is_restored = restored is not None
         self._has_looked = False
         self._told_no_more = False
+        self._told_first = False
 
     @property
     def known(self) -> frozenset[str] | None:
@@ -77,5 +78,8 @@ class SplitEnumerator:
         self._waiting = []
         is_last = (self._has_looked or not self.needs_discovery) and not self._rediscovers and not self._told_no_more
         self._told_no_more = self._told_no_more or is_last
-        subtasks = range(len(self._load)) if is_last else sorted(given)
+        # Once all hear of it, so that a reader which has no split knows that it is not merely early.
+        is_first = self._has_looked and not self._told_first
+        self._told_first = self._told_first or is_first
+        subtasks = range(len(self._load)) if is_last or is_first else sorted(given)
         return [Assignment(SubtaskIndex(i), tuple(given.get(i, ())), is_last) for i in subtasks]

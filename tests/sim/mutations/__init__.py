@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.sim.mutations import checkpoints, kafka, records, recoveries, sinks
+from tests.sim.mutations import checkpoints, kafka, records, recoveries, sinks, times
 from tidegate.testing.sim.world import Result, run_seed
 
 Apply = Callable[[pytest.MonkeyPatch], None]
@@ -48,11 +48,11 @@ MUTATIONS: dict[str, Mutation] = {
         Mutation(sinks.forgets_what_was_prepared_for_an_abandoned_checkpoint, 6),
         Mutation(sinks.lists_only_the_newest_pending_transaction, 6),
         Mutation(sinks.reuses_a_slot_as_soon_as_it_is_committed, 1),
-        Mutation(sinks.writes_on_while_the_last_transaction_is_flushed, 20),
+        Mutation(sinks.writes_on_while_the_last_transaction_is_flushed, 23),
         Mutation(sinks.shares_transactional_ids_between_attempts),
-        Mutation(sinks.lets_a_checkpoint_fail_alone_when_its_transaction_failed, 276),
-        Mutation(sinks.asks_for_a_commit_only_once, 3),
-        Mutation(sinks.reports_commits_before_they_are_answered, 2),
+        Mutation(sinks.lets_a_checkpoint_fail_alone_when_its_transaction_failed, 391),
+        Mutation(sinks.asks_for_a_commit_only_once, 220),
+        Mutation(sinks.reports_commits_before_they_are_answered),
         Mutation(sinks.forgets_what_waits_for_the_new_transaction, 1),
         Mutation(sinks.uses_the_slot_of_an_abandoned_checkpoint_again, 6),
         Mutation(recoveries.aborts_before_it_commits_at_recovery, 3),
@@ -65,11 +65,11 @@ MUTATIONS: dict[str, Mutation] = {
         Mutation(recoveries.appends_without_asking_whether_the_place_is_free),
         Mutation(recoveries.aborts_what_its_own_attempt_has_open, 3),
         Mutation(recoveries.asks_only_once_at_recovery, 1),
-        Mutation(recoveries.goes_on_when_nobody_knows_what_became_of_a_commit, 341),
+        Mutation(recoveries.goes_on_when_nobody_knows_what_became_of_a_commit, 138),
         Mutation(checkpoints.triggers_before_the_commits_are_reported),
-        Mutation(checkpoints.takes_the_acknowledgements_of_any_checkpoint, 63),
+        Mutation(checkpoints.takes_the_acknowledgements_of_any_checkpoint, 56),
         Mutation(checkpoints.exports_before_the_commits_are_reported, 19),
-        Mutation(checkpoints.exports_what_it_has_deleted, 21),
+        Mutation(checkpoints.exports_what_it_has_deleted, 166),
         Mutation(checkpoints.takes_a_drained_operator_for_ended, 15),
         Mutation(checkpoints.commits_before_the_log_has_it, 2),
         Mutation(checkpoints.ends_the_job_before_its_last_commits),
@@ -83,25 +83,29 @@ MUTATIONS: dict[str, Mutation] = {
         Mutation(checkpoints.deletes_before_the_later_entry_is_won, 1),
         Mutation(checkpoints.deletes_files_before_the_entries_that_name_them, 1),
         Mutation(checkpoints.deletes_all_that_earlier_attempts_stored),
-        Mutation(checkpoints.leaves_what_abandoned_checkpoints_stored, 6),
+        Mutation(checkpoints.leaves_what_abandoned_checkpoints_stored, 1),
         Mutation(checkpoints.prunes_the_newest_takeover),
         Mutation(records.acknowledges_before_it_is_stored),
         Mutation(records.acknowledges_what_may_not_be_stored, 6),
         Mutation(records.does_not_align, 2),
-        Mutation(records.captures_mutable_state_by_reference, 2),
+        Mutation(records.captures_mutable_state_by_reference, 1),
         Mutation(records.loses_a_data_frame_and_does_not_notice),
         Mutation(records.lets_a_barrier_overtake_what_waits_for_company, 2),
-        Mutation(records.bases_changes_on_an_abandoned_checkpoint, 63),
+        Mutation(records.bases_changes_on_an_abandoned_checkpoint, 38),
         Mutation(records.lets_a_trigger_overtake_an_assignment),
-        Mutation(records.lets_a_barrier_overtake_the_rest_of_a_batch, 50),
+        Mutation(records.lets_a_barrier_overtake_the_rest_of_a_batch, 3),
         Mutation(records.forgets_a_value_that_was_changed_in_place, 1),
         Mutation(records.restores_too_few_key_groups, 6),
         Mutation(records.spreads_key_groups_in_another_way_than_state),
         Mutation(records.restores_only_its_own_lists),
         Mutation(records.loses_timers_at_a_restore, 2),
-        Mutation(records.fires_timers_again_after_a_restore, 3),
-        Mutation(kafka.aborts_by_ending_the_transaction, 97, medium="kafka"),
-        Mutation(kafka.trusts_the_offsets_of_its_group, 47, medium="kafka"),
+        Mutation(records.fires_timers_again_after_a_restore),
+        Mutation(times.waits_for_the_fastest_split),
+        Mutation(times.takes_a_reader_without_splits_yet_for_idle),
+        Mutation(times.forgets_the_watermark_of_a_split_at_a_restore, 2),
+        Mutation(times.lets_a_watermark_overtake_what_waits_for_company, 80),
+        Mutation(times.fires_event_timers_before_their_time),
+        Mutation(kafka.trusts_the_offsets_of_its_group, 3, medium="kafka"),
         Mutation(kafka.takes_a_refused_end_for_a_commit, medium="kafka"),
         Mutation(kafka.believes_the_coordinator_alone, medium="kafka"),
         Mutation(kafka.prepares_without_waiting_for_what_was_sent, medium="kafka"),
@@ -118,5 +122,7 @@ SCRIPTED: tuple[Apply, ...] = (
     recoveries.says_lost_without_asking_the_log,
     recoveries.imports_without_logging,
     recoveries.keeps_to_itself_what_it_begins_from,
+    kafka.aborts_by_ending_the_transaction,
 )
-"""Those that chance seldom or never finds: `test_scenarios` and `test_savepoints` have a script for each."""
+"""Those that chance seldom or never finds: `test_scenarios`, `test_savepoints` and `test_broker_worlds` have a script for
+each."""

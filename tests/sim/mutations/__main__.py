@@ -5,7 +5,7 @@
 import sys
 from collections.abc import Iterator
 
-from tests.sim.mutations import MOST_SEEDS, MUTATIONS, SCRIPTED, Apply, Mutation
+from tests.sim.mutations import MOST_SEEDS, MUTATIONS, SCRIPTED, Apply, Mutation, kafka
 
 HEAD = ("| the protocol … | on | seeds needed | what was seen first |", "| --- | --- | ---: | --- |")
 LONGEST = 110
@@ -32,7 +32,12 @@ def table(names: list[str]) -> Iterator[str]:
     yield from HEAD
     yield from (row(MUTATIONS[name]) for name in names or MUTATIONS)
     if not names:
-        yield from (f"| {spoken(apply)} | log | a script | |" for apply in SCRIPTED)
+        yield from (f"| {spoken(apply)} | {medium_of(apply)} | a script | |" for apply in SCRIPTED)
+
+
+def medium_of(apply: Apply) -> str:
+    """On which a script shows it."""
+    return "kafka" if apply.__module__ == kafka.__name__ else "log"
 
 
 if __name__ == "__main__":

@@ -172,8 +172,8 @@ def loses_timers_at_a_restore(patch: pytest.MonkeyPatch) -> None:
 def fires_timers_again_after_a_restore(patch: pytest.MonkeyPatch) -> None:
     right = TimerQueue.take_due
 
-    def wrong(self: Any, *arguments: Any) -> Any:
-        for fired in right(self, *arguments):
+    def wrong(self: Any, *arguments: Any, **options: Any) -> Any:
+        for fired in right(self, *arguments, **options):
             self._state.put(fired[0], True)
             yield fired
 

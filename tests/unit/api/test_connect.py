@@ -138,6 +138,7 @@ def test_a_broadcast_beside_a_keyed_stream_has_keyed_state_and_timers(job: tg.Jo
     assert node.inputs == (edge("orders-key", Partitioning.HASH), edge("totals", Partitioning.BROADCAST, 1))
     assert node.keyed
     assert [(state.name, state.kind) for state in node.states] == [
+        (".event-timers", "map"),
         (".timers", "map"),
         ("rules", "broadcast"),
         ("total", "value"),
@@ -172,7 +173,7 @@ def test_timers_are_declared_state_of_functions_with_on_timer_and_of_no_others(j
     keyed = by_user(orders(job))
     keyed.process(Timed(), name="timed").sink(NullSink(), name="one")
     keyed.process(RunningTotal(), name="plain").sink(NullSink(), name="two")
-    assert [state.name for state in node_of(job, "timed").states] == [".timers", "total"]
+    assert [state.name for state in node_of(job, "timed").states] == [".event-timers", ".timers", "total"]
     assert [state.name for state in node_of(job, "plain").states] == ["total"]
 
 

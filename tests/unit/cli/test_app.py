@@ -222,6 +222,7 @@ transactions.restart_allowance  1m                          default
 batch.size                      16                          tidegate.toml, line 2
 batch.linger                    5ms                         default
 batch.step_target               20ms                        default
+watermarks.interval             200ms                       default
 channel.bytes                   128KiB                      default
 network.transport               ipc                         default
 network.host                    127.0.0.1                   default

@@ -18,7 +18,7 @@ from tidegate.checkpoint.protocol import (
 )
 from tidegate.deploy.cluster import WorkerParameters, decode_parameters, encode_parameters
 from tidegate.deploy.program import ProgramSpec
-from tidegate.elements import Barrier, Batch, Element, EndOfInput
+from tidegate.elements import Barrier, Batch, Element, EndOfInput, Watermark
 from tidegate.errors import ErrorKind, Failure, UserCodeError
 from tidegate.graph.logical import Fingerprint
 from tidegate.graph.physical import ChannelId
@@ -176,8 +176,18 @@ MESSAGES = (
     ),
     Decoder(
         "data frame",
-        st.one_of(BATCHES, st.just(EndOfInput()), st.builds(Barrier, SMALL)),
-        ((["a", b"b", None], ["x", "y", "z"], [1, 2, 3], None), Barrier(CheckpointId(9)), EndOfInput()),
+        st.one_of(
+            BATCHES,
+            st.builds(EndOfInput, st.booleans()),
+            st.builds(Barrier, SMALL),
+            st.builds(Watermark, st.integers(-(2**63), 2**63 - 1), st.booleans()),
+        ),
+        (
+            (["a", b"b", None], ["x", "y", "z"], [1, 2, 3], None),
+            Barrier(CheckpointId(9)),
+            EndOfInput(),
+            Watermark(-5, True),
+        ),
         _frame_of,
         _element_of,
         (*INTERNAL, UserCodeError),

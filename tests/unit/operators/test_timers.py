@@ -13,7 +13,7 @@ from tidegate.errors import InvalidError, UserCodeError
 from tidegate.ids import CheckpointId, OperatorName, SubtaskIndex
 from tidegate.operators.contracts import TimerOperator
 from tidegate.operators.keyed import KeyedProcessOperator
-from tidegate.operators.timers import TimerQueue
+from tidegate.operators.timers import PROCESSING_TIMERS, TimerQueue
 from tidegate.state.object_backend import ObjectStateBackend
 from tidegate.testing.conformance.state_kit import KeptFiles
 
@@ -317,7 +317,7 @@ def test_a_key_whose_timers_have_all_fired_leaves_nothing_behind() -> None:
 
 def test_the_index_of_timers_that_are_put_off_again_and_again_stays_small() -> None:
     state = backend()
-    queue = TimerQueue(state)
+    queue = TimerQueue(state, PROCESSING_TIMERS)
     state.set_current_key("a")
     for number in range(10_000):
         queue.register(10**6 + number, "a")
@@ -329,7 +329,7 @@ def test_the_index_of_timers_that_are_put_off_again_and_again_stays_small() -> N
 
 def test_the_index_does_not_grow_when_one_timer_is_registered_again_and_again() -> None:
     state = backend()
-    queue = TimerQueue(state)
+    queue = TimerQueue(state, PROCESSING_TIMERS)
     state.set_current_key("a")
     for _ in range(1000):
         queue.register(10, "a")

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tidegate.checkpoint.protocol import OperatorSnapshot
 from tidegate.ids import CheckpointId, OperatorName, SubtaskIndex
-from tidegate.operators.timers import TimerQueue
+from tidegate.operators.timers import PROCESSING_TIMERS, TimerQueue
 from tidegate.state.key_groups import key_group, subtask_of
 from tidegate.state.keys import encode_key
 from tidegate.state.object_backend import ObjectStateBackend
@@ -27,7 +27,7 @@ class Subtasks:
         for backend in self.backends:
             if snapshots:
                 backend.restore(snapshots, files)
-        self.queues = [TimerQueue(backend) for backend in self.backends]
+        self.queues = [TimerQueue(backend, PROCESSING_TIMERS) for backend in self.backends]
         for queue in self.queues:
             queue.load()
 

@@ -67,7 +67,17 @@ def test_after_the_only_look_every_reader_hears_once_that_nothing_follows() -> N
 def test_a_source_that_is_looked_at_again_never_says_that_nothing_follows() -> None:
     found = make(rediscovers=True, bounded=False)
     found.discovered([])
-    assert given_to(found) == []
+    assert not any(assignment.no_more for assignment in found.assign())
+    found.discovered([])
+    assert found.assign() == []
+
+
+def test_every_reader_hears_of_the_first_look_so_that_one_without_splits_knows_it() -> None:
+    found = make(rediscovers=True, bounded=False)
+    found.discovered([split("a", 0)])
+    assert [(a.subtask, len(a.splits), a.no_more) for a in found.assign()] == [(0, 1, False), (1, 0, False)]
+    found.discovered([split("a", 0), split("b", 0)])
+    assert [(a.subtask, len(a.splits)) for a in found.assign()] == [(1, 1)]
 
 
 def test_a_restored_bounded_source_goes_on_with_what_it_knew_and_does_not_look_again() -> None:

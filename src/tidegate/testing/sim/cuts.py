@@ -8,7 +8,7 @@ from tidegate.checkpoint.manifest import Manifest, OperatorRecord
 from tidegate.checkpoint.store import CheckpointStore
 from tidegate.errors import TidegateError
 from tidegate.ids import OperatorName, SubtaskIndex
-from tidegate.operators.timers import PROCESSING_TIMERS
+from tidegate.operators.timers import EVENT_TIMERS, PROCESSING_TIMERS
 from tidegate.state.backend import StoredFiles
 from tidegate.state.descriptors import collect_descriptors
 from tidegate.state.object_backend import ObjectStateBackend
@@ -61,7 +61,11 @@ class CutChecker:
             for split in splits:
                 number = int(split.id.rpartition("/")[2])
                 count = self._service.count_before(topic, number, split.position)
-                found += self._input[topic][number][:count]
+                read = self._input[topic][number][:count]
+                newest = read[-1].timestamp - 1 if read else None
+                if split.watermark != newest:
+                    self._violated(f"{name}: {split.id} has the watermark {split.watermark}, what was read {newest}")
+                found += read
         return found
 
     def _check_ends(self, manifest: Manifest, name: str) -> None:
@@ -104,7 +108,9 @@ class CutChecker:
             for name, descriptor in collect_descriptors(RunningTotals()).items()
             if descriptor.is_keyed
         }
-        timers = backend.register(PROCESSING_TIMERS)
+        timers, waiting = backend.register(PROCESSING_TIMERS), backend.register(EVENT_TIMERS)
+        watermarks = {snapshot.watermark for snapshot in record.snapshots}
+        watermark = next(iter(watermarks)) if len(watermarks) == 1 else None
         found: dict[str, StateOfKey] = {}
         for key in keys:
             backend.set_current_key(key)
@@ -115,6 +121,13 @@ class CutChecker:
             due = handles["due"]
             if sum(due.values()) + handles["fired"].value() != count or sorted(due.keys()) != sorted(timers.keys()):
                 self._violated(f"checkpoint {manifest.checkpoint}: the timers of {key} are not those that it waits for")
+            times = list(waiting.keys())
+            overdue = [time for time in times if watermark is not None and time <= watermark]
+            # Each subtask has heard the same of every source; but for the end, which all that waits has passed.
+            disagrees = len(watermarks) > 1 and bool(times)
+            if overdue or disagrees or handles["passed"].value() + len(times) != count:
+                what = f"event time is {sorted(map(str, watermarks))}, and {key} waits for {times}"
+                self._violated(f"checkpoint {manifest.checkpoint}: {what}")
             found[key] = (count, total, frozenset(history))
         return found
 

@@ -10,6 +10,7 @@ import msgspec
 from tidegate.api.functions import Context, KeyedContext, KeyedProcessFunction
 from tidegate.api.job import Job
 from tidegate.api.stream import Stream
+from tidegate.event_time.strategies import WatermarkStrategy
 from tidegate.graph.logical import LogicalGraph
 from tidegate.operators.contracts import Sink, Source
 from tidegate.state.descriptors import ListState, MapState, ValueState
@@ -20,6 +21,8 @@ JOB = "sim"
 TOTALS = "totals"
 TIMER_DELAY = 700
 """Milliseconds."""
+STEP = 10
+"""Milliseconds of event time between two events; in each partition they are in order."""
 
 
 class Event(msgspec.Struct, frozen=True):
@@ -28,6 +31,15 @@ class Event(msgspec.Struct, frozen=True):
     id: int
     key: str
     amount: int
+
+    @property
+    def timestamp(self) -> int:
+        return self.id * STEP
+
+    @property
+    def waits_until(self) -> int:
+        """The time of its timer on event time."""
+        return self.timestamp + STEP // 2
 
 
 class Total(msgspec.Struct, frozen=True):
@@ -47,7 +59,7 @@ class RunningTotals(KeyedProcessFunction[str, Event, Total]):
     """`count` and `total` are replaced, `history` is changed in place without `update`, `amounts` is added to. Without
     keys, each subtask lists the events that it has seen, and how many these were; of all counts, one takes over the
     sum. Each event waits in `due` for a timer of its time, which moves it on to `fired`: a timer that fired twice would
-    find nothing there."""
+    find nothing there. Another waits for event time, and is counted in `passed`."""
 
     count = ValueState(int, default=0)
     total = ValueState(int, default=0)
@@ -58,6 +70,7 @@ class RunningTotals(KeyedProcessFunction[str, Event, Total]):
 
     due = MapState(int, int)
     fired = ValueState(int, default=0)
+    passed = ValueState(int, default=0)
 
     def open(self, ctx: Context) -> None:
         self.counts.update([sum(self.counts.get()) if ctx.subtask == 0 else 0])
@@ -69,16 +82,24 @@ class RunningTotals(KeyedProcessFunction[str, Event, Total]):
         self.amounts.add(value.amount)
         self.seen.add(value.id)
         self.counts.update([sum(self.counts.get()) + 1])
-        self._wait(ctx)
+        self._wait(value, ctx)
         count, total = self.count.value(), self.total.value()
         yield Total(value.id, value.key, count, total, len(self.history.value()), sum(self.amounts))
 
-    def _wait(self, ctx: KeyedContext[str]) -> None:
+    def _wait(self, value: Event, ctx: KeyedContext[str]) -> None:
+        if ctx.timestamp != value.timestamp or ctx.timer_service.current_watermark() >= value.timestamp:
+            raise LookupError(f"{value} came late: at {ctx.timer_service.current_watermark()}, stamped {ctx.timestamp}")
+        ctx.timer_service.register_event_time_timer(value.waits_until)
         at = ctx.timer_service.current_processing_time() + TIMER_DELAY
         self.due.put(at, self.due.get(at, 0) + 1)
         ctx.timer_service.register_processing_time_timer(at)
 
     def on_timer(self, timestamp: int, ctx: KeyedContext[str]) -> None:
+        if ctx.time_domain == "event":
+            if ctx.timer_service.current_watermark() < timestamp:
+                raise LookupError(f"a timer of {ctx.key} fired at {timestamp} before its time")
+            self.passed.update(self.passed.value() + 1)
+            return
         waiting = self.due.get(timestamp)
         if waiting is None:
             raise LookupError(f"nothing of {ctx.key} waits for its timer at {timestamp}")
@@ -91,7 +112,10 @@ def build_graph(
 ) -> LogicalGraph:
     """The job's graph; `source` and `sink` make the connectors of a topic for the process that builds it."""
     job = Job(JOB)
-    streams: list[Stream[Event]] = [job.source(source(topic), name=topic) for topic in shape.input_topics]
+    times = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda event: event.timestamp)
+    streams: list[Stream[Event]] = [
+        job.source(source(topic), name=topic, watermarks=times) for topic in shape.input_topics
+    ]
     stream = streams[0] if len(streams) == 1 else streams[0].union(*streams[1:])
     if shape.has_map:
         stream = stream.map(_same, name="same")

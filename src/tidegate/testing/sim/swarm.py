@@ -7,6 +7,8 @@ seed: a mixture that is always the same would always hide the same bugs.
 from dataclasses import dataclass, field
 from random import Random
 
+import msgspec
+
 from tidegate.checkpoint.coordinator import CoordinatorSettings
 from tidegate.config.restart import ExponentialDelay, FixedDelay, RestartNone, RestartStrategy
 from tidegate.runtime.control import RuntimeOptions
@@ -190,6 +192,13 @@ def draw_swarm(random: Random) -> Swarm:
         supervisor_delay=random.choice((0.05, 0.5, 2.0)),
         sink_fullness=random.choice((0.0, 0.0, 0.3)),
     )
+
+
+def leave_time_for_single_records(swarm: Swarm) -> None:
+    """A checkpoint that may never fail and has to carry every record to Kafka alone needs more than the shortest time:
+    no job could finish under such settings."""
+    settings = swarm.checkpoints
+    swarm.checkpoints = msgspec.structs.replace(settings, timeout=max(3.0, settings.timeout))
 
 
 def _draw_shape(random: Random) -> JobShape:

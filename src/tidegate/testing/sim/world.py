@@ -29,7 +29,13 @@ from tidegate.testing.sim.people import People, Wish
 from tidegate.testing.sim.savepoints import KeptSavepoint, SavepointChecker, put_savepoint
 from tidegate.testing.sim.scheduler import Scheduler
 from tidegate.testing.sim.storage import Blobs
-from tidegate.testing.sim.swarm import Swarm, draw_hardship, draw_savepoint_rates, draw_swarm
+from tidegate.testing.sim.swarm import (
+    Swarm,
+    draw_hardship,
+    draw_savepoint_rates,
+    draw_swarm,
+    leave_time_for_single_records,
+)
 
 MEDIUMS = ("log", "kafka")
 LIVENESS_SECONDS = 400.0
@@ -74,6 +80,8 @@ class World:
         self.swarm.savepoints = draw_savepoint_rates(self.scheduler.random("savepoints"))
         self.swarm.hardship = draw_hardship(self.scheduler.random("hardship"))
         self.medium = medium or self.scheduler.random("medium").choice(MEDIUMS)
+        if self.medium == "kafka" and self.swarm.runtime.batch_size == 1:
+            leave_time_for_single_records(self.swarm)
         self.scheduler.note(f"seed {seed} on {self.medium}: {self.swarm}")
         service = make_medium(self.medium, f"sim-{seed}", self.scheduler, self.swarm)
         blobs = Blobs(lambda: self.scheduler.seconds)

@@ -1,0 +1,73 @@
+"""Totals by user and window of event time, Kafka to Kafka, exactly once: each order counts in the window of its `ts`.
+
+Orders are JSON, as {"user": "ada", "amount": 3, "ts": 1760000000000}; totals are {"user": "ada", "start":
+1759999980000, "total": 7}, one for each user and window when the window is complete. Both have the user as key. Orders
+may come out of order by --out-of-orderness; what comes later is left out and counted. At the end of a bounded input all
+windows close.
+
+    tidegate dev-kafka --topic orders:4 --topic totals:4
+    tidegate run examples/window_totals.py -p 2 -- --bootstrap localhost:9092 --input orders --output totals
+"""
+
+from argparse import ArgumentParser
+
+import msgspec
+
+import tidegate as tg
+from tidegate.kafka import KafkaSink, KafkaSource
+
+
+class Order(msgspec.Struct, frozen=True):
+    user: str
+    amount: int
+    ts: int
+    """When it was placed, in milliseconds since 1970."""
+
+
+class Total(msgspec.Struct, frozen=True):
+    user: str
+    start: int
+    """Of its window, in milliseconds since 1970."""
+    total: int
+
+
+AMOUNT: tg.Aggregate[Order, int, int] = tg.Aggregate(
+    type=int,
+    create=int,
+    add=lambda total, order: total + order.amount,
+    merge=lambda one, other: one + other,
+    result=lambda total: total,
+)
+
+
+def user_of(record: Order | Total) -> str:
+    return record.user
+
+
+def build(argv: list[str]) -> tg.Job:
+    parser = ArgumentParser(prog="window_totals.py", description="Totals by user and window, Kafka to Kafka.")
+    parser.add_argument("--bootstrap", required=True, metavar="HOST:PORT", help="a broker, or several with commas")
+    parser.add_argument("--input", required=True, metavar="TOPIC")
+    parser.add_argument("--output", required=True, metavar="TOPIC")
+    parser.add_argument("--bounded", action="store_true", help="end where the input ends now")
+    parser.add_argument("--from", dest="start", choices=("earliest", "latest"), default="earliest")
+    parser.add_argument("--window", default="60s", metavar="DURATION")
+    parser.add_argument("--out-of-orderness", default="5s", metavar="DURATION")
+    options = parser.parse_args(argv)
+
+    job = tg.Job("window-totals")
+    source = KafkaSource(
+        options.bootstrap, options.input, value=tg.Json(Order), start=options.start, bounded=options.bounded
+    )
+    sink = KafkaSink(options.bootstrap, options.output, key=user_of, value=tg.Json(Total))
+    in_time = tg.WatermarkStrategy.for_bounded_out_of_orderness(options.out_of_orderness)
+    watermarks = in_time.with_timestamp_assigner(lambda order: order.ts)
+    by_user = job.source(source, name="orders", watermarks=watermarks).key_by(user_of, key_type=str)
+    windows = by_user.window(tg.TumblingEventTimeWindows(options.window))
+    totals = windows.aggregate(AMOUNT, lambda user, window, total: Total(user, window.start, total), name="totals")
+    totals.sink(sink, name="output")
+    return job
+
+
+if __name__ == "__main__":
+    tg.main(build)

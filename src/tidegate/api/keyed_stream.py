@@ -1,0 +1,160 @@
+"""Streams with keys: what `Stream.key_by` gives, on its way to an operator with state of each key."""
+
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
+
+from tidegate.api.builder import GraphBuilder
+from tidegate.api.connected import (
+    BroadcastStream,
+    KeyedBroadcastConnectedStream,
+    KeyedConnectedStreams,
+)
+from tidegate.api.functions import KeyedProcessFunction, SideOutput
+from tidegate.api.processes import KEYED, add_process
+from tidegate.api.validation import (
+    check_fails_on_error,
+    check_function,
+    check_parallelism,
+    declarations,
+    reduced_state,
+)
+from tidegate.api.windowed import WindowedStream, check_windows
+from tidegate.errors import InvalidError
+from tidegate.event_time.windows import EventTimeSessionWindows, WindowAssigner
+from tidegate.graph.logical import InputEdge, LogicalNode, Partitioning
+from tidegate.ids import OperatorName
+from tidegate.operators.keyed import ReduceOperator
+from tidegate.serializers import Pickled
+
+T = TypeVar("T")
+Result = TypeVar("Result")
+Other = TypeVar("Other")
+Key = TypeVar("Key", bound=Hashable)
+
+if TYPE_CHECKING:
+    from tidegate.api.stream import Stream
+
+
+class KeyedStream(Generic[Key, T]):
+    """Records with keys, on their way to an operator with state.
+
+    It has only what uses the key. `map`, `filter` and the others are missing on purpose: behind a `map` nothing could
+    say whether the key still fits the record. Call them before `key_by`, or call `key_by` again behind them.
+    """
+
+    def __init__(
+        self, builder: GraphBuilder, key_by: OperatorName, behind: "Callable[[OperatorName], Stream[Any]]"
+    ) -> None:
+        """For the engine; programs get keyed streams from `Stream.key_by`."""
+        self._builder = builder
+        self._key_by = key_by
+        self._behind = behind
+
+    def process(
+        self,
+        function: KeyedProcessFunction[Key, T, Result],
+        *,
+        name: str,
+        parallelism: int | None = None,
+        side_outputs: Iterable[SideOutput[Any]] = (),
+        on_error: Literal["fail"] = "fail",
+    ) -> "Stream[Result]":
+        """What `function` makes of each record and the state of its key; see `KeyedProcessFunction`.
+
+        State is found again by `name` after a restart. `side_outputs` as in `Stream.process`.
+        """
+        check_fails_on_error(name, "process", on_error)
+        inputs = (self._edge(),)
+        return self._behind(add_process(self._builder, KEYED, function, inputs, name, parallelism, side_outputs))
+
+    def window(
+        self,
+        assigner: WindowAssigner | EventTimeSessionWindows,
+        *,
+        allowed_lateness: str | timedelta = "0",
+        late: SideOutput[T] | None = None,
+    ) -> WindowedStream[Key, T]:
+        """The records of each key cut into windows of event time. A window that is complete still takes records for
+        `allowed_lateness`, and gives its result anew with each; what comes later than that goes to the side output
+        `late`, read from the stream behind, or is counted as skipped."""
+        lateness = check_windows(assigner, allowed_lateness, late)
+        return WindowedStream(self._builder, self._edge(), assigner, lateness, late, self._behind)
+
+    @overload
+    def connect(self, other: BroadcastStream[Other]) -> KeyedBroadcastConnectedStream[Key, T, Other]: ...
+    @overload
+    def connect(self, other: "KeyedStream[Key, Other]") -> KeyedConnectedStreams[Key, T, Other]: ...
+    def connect(
+        self, other: "BroadcastStream[Other] | KeyedStream[Key, Other]"
+    ) -> "KeyedBroadcastConnectedStream[Key, T, Other] | KeyedConnectedStreams[Key, T, Other]":
+        """This stream and `other` for one operator that tells their records apart and has state by key; see
+        `KeyedCoProcessFunction` and, for one that is broadcast, `KeyedBroadcastProcessFunction`."""
+        if isinstance(other, BroadcastStream):
+            check_same_job(self, other)
+            return KeyedBroadcastConnectedStream(self._builder, (self._edge(), other._edge), self._behind)
+        if not isinstance(other, KeyedStream):
+            raise InvalidError(
+                f"{self!r} is connected with {spelled(other)}, whose records have no keys",
+                remedy="Call key_by on it, too, with keys of the same type, or broadcast() it to every subtask.",
+            )
+        check_same_job(self, other)
+        second = replace(other._edge(), input=1)
+        return KeyedConnectedStreams(self._builder, (self._edge(), second), self._behind)
+
+    def reduce(
+        self,
+        function: Callable[[T, T], T],
+        *,
+        name: str,
+        type: type[T] | Pickled[T] | None = None,
+        parallelism: int | None = None,
+        on_error: Literal["fail"] = "fail",
+    ) -> "Stream[T]":
+        """Rolling reduce: for every record, `function` of all records of its key so far, in order.
+
+        The first record of a key is emitted as it is, then `function(so far, record)`. What was emitted is also the
+        state of the key, found again by `name`: nothing may change it. `type` says how it is serialised; left out, it
+        is what `function` is annotated to return.
+        """
+        operator = self._builder.name("reduce", name)
+        check_function(operator, "reduce", function)
+        check_fails_on_error(operator, "reduce", on_error)
+        state = reduced_state(operator, function, type)
+        self._builder.add(
+            LogicalNode(
+                operator,
+                "reduce",
+                (self._edge(),),
+                check_parallelism(operator, parallelism),
+                factory=lambda: ReduceOperator(function, state),
+                keyed=True,
+                states=declarations({"value": state}),
+            )
+        )
+        return self._behind(operator)
+
+    def side_output(self, tag: SideOutput[Other]) -> "Stream[Other]":
+        """The records on which the key selector raised, where `key_by` has `on_error=tag`."""
+        return self._behind(self._key_by).side_output(tag)
+
+    def __repr__(self) -> str:
+        return f"KeyedStream({self._key_by})"
+
+    def _edge(self) -> InputEdge:
+        return InputEdge(self._key_by, Partitioning.HASH)
+
+
+def check_same_job(one: Any, other: Any) -> None:
+    """Whether two streams, with keys, without or broadcast, are of one job. Raises InvalidError."""
+    if one._builder is not other._builder:
+        raise InvalidError(
+            f"{one!r} of job {one._builder.job} is connected with {other!r}, a stream of job {other._builder.job}",
+            remedy="All streams of a graph begin at the same Job object.",
+        )
+
+
+def spelled(other: object) -> str:
+    """Whatever a stream was connected with, for an error."""
+    return repr(other) if hasattr(other, "_builder") else f"an object of type {type(other).__name__}"
