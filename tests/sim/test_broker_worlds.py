@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.sim.mutations.kafka import aborts_by_ending_the_transaction
 from tidegate.checkpoint.coordinator import CoordinatorSettings
 from tidegate.checkpoint.protocol import Committable, Committed, Outcome
 from tidegate.checkpoint.transactions import SinkTransactions
@@ -246,16 +247,6 @@ def test_a_script_ends_well(script: Callable[[World], None]) -> None:
 # ---- errors that the scripts find ----------------------------------------------------------------------------------
 
 
-def aborts_by_end_txn(patch: pytest.MonkeyPatch) -> None:
-    def wrong(admin: Any, id: str, pause: object = None) -> None:
-        found = admin.describe(id)
-        if found is not None:
-            end = (id, found.producer_id, found.epoch)
-            admin._line.ask(f"aborts {id}", lambda: admin._cluster.end(*end, commit=False))
-
-    patch.setattr(outcomes, "abort", wrong)
-
-
 def believes_the_coordinator_alone(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(outcomes, "_hanging", lambda admin, prepared: [])
 
@@ -279,7 +270,7 @@ def trusts_group_offsets(patch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("error", "script"),
     [
-        (aborts_by_end_txn, a_worker_is_presumed_dead_and_lives_on),
+        (aborts_by_ending_the_transaction, a_worker_is_presumed_dead_and_lives_on),
         (believes_the_coordinator_alone, the_next_commit_loses_its_markers),
         (asks_only_the_coordinator_when_it_prepares, an_administrator_aborts_what_is_open),
         (trusts_group_offsets, the_offsets_of_the_group_are_old),

@@ -124,5 +124,4 @@ SCRIPTED: tuple[Apply, ...] = (
     recoveries.keeps_to_itself_what_it_begins_from,
     kafka.aborts_by_ending_the_transaction,
 )
-"""Those that chance seldom or never finds: `test_scenarios`, `test_savepoints` and `test_broker_worlds` have a script for
-each."""
+"""Those that chance seldom finds. Each has a script: in `test_scenarios`, `test_savepoints`, `test_broker_worlds`."""
