@@ -49,6 +49,7 @@ def processes_about(folder: Path) -> list[str]:
 
 
 # Some 20 seconds where nothing else runs.
+@pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_seconds_of_chaos_lose_and_double_nothing(tmp_path: Path) -> None:
     found = figures(tmp_path, "--minutes", "0.12", "--seed", "4", "--rate", "1000", timeout=380)

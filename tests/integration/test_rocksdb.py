@@ -46,7 +46,14 @@ def test_B13_a_process_killed_in_a_checkpoint_changes_nothing(bench: Bench, tmp_
     bench.assert_right(answer)
 
 
-@pytest.mark.parametrize("loss", ["nothing", "everything", "a byte"])
+@pytest.mark.parametrize(
+    "loss",
+    [
+        pytest.param("nothing", marks=pytest.mark.slow),
+        pytest.param("everything", marks=pytest.mark.slow),
+        "a byte",
+    ],
+)
 def test_B12_local_files_of_a_killed_job_are_a_cache_that_may_be_gone_or_wrong(
     bench: Bench, tmp_path: Path, loss: str
 ) -> None:

@@ -33,12 +33,12 @@ def test_T23_transactional_ids_are_used_again_and_their_number_does_not_grow_wit
             wait_for_checkpoints(job, started, 1)
         return [id for id in job.medium.transactional_ids() if id.startswith(f"{job.name}:")]
 
-    early, late = ids_after(8), ids_after(8)
+    # One for each of these would be far more than there may be.
+    ids = ids_after(3 * SLOTS_MAX)
     job.wait_for_all(started)
     interrupt(started)
     for subtask in ("0", "1"):
-        assert 2 <= len([id for id in late if id.split(":")[4] == subtask]) <= SLOTS_MAX, late
-    assert early == late
+        assert 2 <= len([id for id in ids if id.split(":")[4] == subtask]) <= SLOTS_MAX, ids
     job.assert_exactly_once()
     job.assert_nothing_is_open()
 

@@ -48,7 +48,12 @@ class Loop:
             return action()
         future: Future[T] = Future()
         self._calls.append((action, future))
-        self._waker.send(b"x")
+        try:
+            self._waker.send(b"x")
+        except OSError:
+            # It has ended at this moment: nobody else answers any more.
+            self._thread.join()
+            self._answer_all()
         return future.result(CALL_PATIENCE)
 
     def close(self) -> None:
@@ -78,19 +83,21 @@ class Loop:
         self._selector.close()
         self._woken.close()
         self._waker.close()
-        while self._calls:
-            self._answer(*self._calls.popleft())
+        self._answer_all()
 
     def _step(self) -> None:
         for key, mask in self._selector.select(self._timeout()):
             key.data(mask)
-        while self._calls:
-            self._answer(*self._calls.popleft())
+        self._answer_all()
         now = time.monotonic()
         while self._timers and self._timers[0][0] <= now:
             connection = heapq.heappop(self._timers)[2]
             connection.wakes_at = None
             self.move(connection, now)
+
+    def _answer_all(self) -> None:
+        while self._calls:
+            self._answer(*self._calls.popleft())
 
     @staticmethod
     def _answer(action: Callable[[], Any], future: "Future[Any]") -> None:

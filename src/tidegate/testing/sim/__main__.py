@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tidegate.testing.sim.pool import keep_logs_quiet, results_of
+from tidegate.testing.sim.pool import quiet_logs, results_of
 from tidegate.testing.sim.world import MEDIUMS, Result, run_seed
 
 PROGRESS_SECONDS = 30.0
@@ -26,8 +26,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The exit code: 1 when a seed found something, 130 when the run was interrupted."""
     options = _parser().parse_args(arguments)
     if options.seed is not None:
-        keep_logs_quiet()
-        result = run_seed(options.seed, print if options.trace else None, options.medium)
+        with quiet_logs():
+            result = run_seed(options.seed, print if options.trace else None, options.medium)
         print(_line(result))
         return int(result.violation is not None)
     jobs = options.jobs or os.cpu_count() or 1

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 
 from tidegate.testing.sim.world import Result, run_seed
 
+_ENGINE = logging.getLogger("tidegate")
 SEEDS_AT_ONCE = 5
 """How many a process is given at a time."""
 
@@ -18,9 +19,9 @@ SEEDS_AT_ONCE = 5
 def results_of(seeds: range, jobs: int, medium: str | None = None) -> Iterator[Iterator[Result]]:
     """Of each seed, in the order in which they come. Leaving early ends the processes when they are done with what they
     have."""
-    keep_logs_quiet()
     if jobs <= 1:
-        yield _run(seeds, medium)
+        with quiet_logs():
+            yield _run(seeds, medium)
         return
     pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), _begin)
     try:
@@ -50,9 +51,15 @@ def _run(seeds: range, medium: str | None) -> Iterator[Result]:
 def _begin() -> None:
     """In each process. Ctrl-C reaches all of a terminal; the one that was interrupted ends the others."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    keep_logs_quiet()
+    _ENGINE.setLevel(logging.CRITICAL)
 
 
-def keep_logs_quiet() -> None:
+@contextmanager
+def quiet_logs() -> Iterator[None]:
     """What the code under test logs is about its own world, of which nobody has heard."""
-    logging.getLogger("tidegate").setLevel(logging.CRITICAL)
+    before = _ENGINE.level
+    _ENGINE.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        _ENGINE.setLevel(before)
