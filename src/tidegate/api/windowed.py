@@ -3,6 +3,7 @@
 What a program says here becomes one operator, `operators/windows.py`.
 """
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -18,6 +19,7 @@ from tidegate.graph.logical import InputEdge, LogicalNode
 from tidegate.ids import OperatorName
 from tidegate.operators.contracts import Operator
 from tidegate.operators.timers import EVENT_TIMERS
+from tidegate.operators.user_code import NOT_RECORDS, refuse_outputs
 from tidegate.operators.windows import Emit, SessionWindowOperator, WindowOperator, WindowSpec
 from tidegate.serializers import Pickled, Serialized
 from tidegate.state.descriptors import InternalMapState
@@ -31,8 +33,6 @@ Acc = TypeVar("Acc")
 Out = TypeVar("Out")
 Result = TypeVar("Result")
 Stored = type[Any] | Pickled[Any] | Serialized[Any]
-PANES = ".windows"
-"""The state of every window operator."""
 
 
 @dataclass(frozen=True)
@@ -171,8 +171,7 @@ class WindowedStream(Generic[Key, In]):
         operator = self._name("process", name, None)
         check_function(operator, "flat_map", function)
         stored: Any = list[type]  # type: ignore[valid-type]
-        emit: Emit = lambda key, window, records: function(WindowContext(key, window), list(records))  # noqa: E731
-        return self._add(operator, "process", stored, (list, _appended, _extended), emit, parallelism)
+        return self._add(operator, "process", stored, (list, _appended, _extended), _emits_all(function), parallelism)
 
     def _name(self, kind: str, name: str, window_function: object) -> OperatorName:
         operator = self._builder.name(kind, name)
@@ -189,7 +188,8 @@ class WindowedStream(Generic[Key, In]):
         emit: Emit,
         parallelism: int | None,
     ) -> "Stream[Any]":
-        state: InternalMapState[TimeWindow, Any] = InternalMapState(TimeWindow, stored, name=PANES)
+        name = state_name(self._assigner)
+        state: InternalMapState[TimeWindow, Any] = InternalMapState(TimeWindow, stored, name=name)
         tag = None if self._late is None else self._late.name
         spec = WindowSpec(state, *functions, emit, self._lateness, tag)
         self._builder.add(
@@ -200,11 +200,17 @@ class WindowedStream(Generic[Key, In]):
                 check_parallelism(operator, parallelism),
                 factory=lambda: _operator(self._assigner, spec),
                 keyed=True,
-                states=declarations({PANES: state, EVENT_TIMERS.name: EVENT_TIMERS}),
+                states=declarations({name: state, EVENT_TIMERS.name: EVENT_TIMERS}),
                 side_outputs=() if tag is None else (tag,),
             )
         )
         return self._behind(operator)
+
+
+def state_name(assigner: object) -> str:
+    """Of the accumulators. It says how the windows are cut: those of other windows are no state of these, and a
+    checkpoint that has them is refused."""
+    return f".windows-{re.sub('[^A-Za-z0-9]+', '-', str(assigner))}"
 
 
 def check_windows(assigner: object, allowed_lateness: str | timedelta, late: object) -> int:
@@ -230,6 +236,17 @@ def _operator(assigner: WindowAssigner | EventTimeSessionWindows, spec: WindowSp
 
 def _emits_result(result: Callable[[Any], Any]) -> Emit:
     return lambda key, window, accumulator: (result(accumulator),)
+
+
+def _emits_all(function: Callable[[WindowContext, list[Any]], Iterable[Any]]) -> Emit:
+    def emit(key: Any, window: TimeWindow, records: list[Any]) -> Iterable[Any]:
+        # A copy: the function may keep or change what it is given, and late records are still to come.
+        outputs = function(WindowContext(key, window), list(records))
+        if outputs.__class__ in NOT_RECORDS:
+            refuse_outputs(outputs)
+        return () if outputs is None else outputs
+
+    return emit
 
 
 def _emits_with(result: Callable[[Any], Any], function: Callable[[Any, TimeWindow, Any], Any]) -> Emit:

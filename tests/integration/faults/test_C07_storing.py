@@ -17,6 +17,7 @@ from tests.integration.retaining import JOB, USERS, Totals
 from tests.integration.running import Bench, orders
 from tests.integration.totals_program import Total
 from tidegate.checkpoint.log import Completed, Entry, LogView, view_log
+from tidegate.checkpoint.manifest import Manifest
 from tidegate.checkpoint.store import decode_entry
 from tidegate.errors import UnavailableError
 from tidegate.ids import LogPosition
@@ -32,15 +33,19 @@ class Entries:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, judge: Callable[[int, int], str]) -> None:
         self.tries: dict[int, int] = {}
+        self.covers: dict[int, int] = {}
+        """How many records each checkpoint covers."""
         self.seen: list[int] = []
         """How many results were visible at each failure."""
         self.look: Callable[[], int] = lambda: 0
         put: Put = LocalStorage.put_if_absent
 
         def failing(storage: LocalStorage, path: str, data: bytes) -> None:
-            checkpoint = completed_in(data) if "/log/" in path else 0
-            if checkpoint:
+            manifest = completed_in(data) if "/log/" in path else None
+            checkpoint = manifest.checkpoint if manifest is not None else 0
+            if manifest is not None:
                 self.tries[checkpoint] = self.tries.get(checkpoint, 0) + 1
+                self.covers[checkpoint] = sum(one.position for record in manifest.operators for one in record.splits)
             fate = judge(checkpoint, self.tries[checkpoint]) if checkpoint else "fine"
             if fate == "before":
                 self.fail()
@@ -55,12 +60,12 @@ class Entries:
         raise StorageUnavailable("the storage does not answer")
 
 
-def completed_in(data: bytes) -> int:
-    """Of which checkpoint an entry of the log is the completion; 0 of none."""
+def completed_in(data: bytes) -> Manifest | None:
+    """What an entry of the log is the completion of; None of nothing."""
     position = int(data.partition(b'"position":')[2].partition(b",")[0])
     entry = decode_entry(LogPosition(position), data)
     assert isinstance(entry, Entry)
-    return entry.body.manifest.checkpoint if isinstance(entry.body, Completed) else 0
+    return entry.body.manifest if isinstance(entry.body, Completed) else None
 
 
 @pytest.fixture
@@ -133,9 +138,12 @@ def test_C08_of_an_attempt_that_dies_without_an_answer_the_next_takes_what_the_l
         """Of the process: nobody may catch it and go on."""
 
     def judge(checkpoint: int, _: int) -> str:
-        if checkpoint == 3:
-            raise_after.append(checkpoint)
-        return "after" if checkpoint == 3 else "fine"
+        """Of the third, or the first behind it that has something to commit."""
+        covers = entries.covers
+        if checkpoint < 3 or covers[checkpoint] == max(covers[other] for other in covers if other < checkpoint):
+            return "fine"
+        raise_after.append(checkpoint)
+        return "after"
 
     raise_after: list[int] = []
     entries = Entries(monkeypatch, judge)
@@ -145,12 +153,12 @@ def test_C08_of_an_attempt_that_dies_without_an_answer_the_next_takes_what_the_l
 
     monkeypatch.setattr(entries, "fail", die)
     with pytest.raises(Exception):  # noqa: B017, PT011 - whatever it is told as, the process is gone
-        totals.run_totals(2, 6)
-    assert raise_after == [3], "it went on"
+        totals.run_totals(2, 12)
+    assert len(raise_after) == 1, "it went on"
     monkeypatch.undo()
     view = view_log(totals.store.read_log())
     assert view.newest is not None
-    assert view.newest.checkpoint == 3
+    assert [view.newest.checkpoint] == raise_after
     covered = totals.covered
     assert len(totals.output(Total)) < covered, "its output was committed without an answer"
     totals.feed(100)

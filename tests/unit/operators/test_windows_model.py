@@ -165,7 +165,10 @@ class Real:
     @property
     def open(self) -> int:
         panes = self._operator._panes
-        return sum(self._backend.set_current_key(key) or len(panes.keys()) for key in self._backend.keys(".windows"))
+        return sum(
+            self._backend.set_current_key(key) or len(panes.keys())
+            for key in self._backend.keys(self._operator._spec.state.name)
+        )
 
 
 @pytest.mark.parametrize("lateness", [0, 6])
