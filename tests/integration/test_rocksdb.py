@@ -33,7 +33,7 @@ def folders(bench: Bench, local: Path) -> list[str]:
     "place",
     [
         "upload:before:3@worker-0",
-        "upload:after:3@worker-1",
+        pytest.param("upload:after:3@worker-1", marks=pytest.mark.slow),
         pytest.param("capture:after:4@worker-0", marks=pytest.mark.slow),
         pytest.param("log-append:after:4@jobmanager", marks=pytest.mark.slow),
     ],

@@ -64,6 +64,7 @@ def tidegate(folder: Path, *words: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_a_job_on_s3_survives_the_death_of_all_its_processes_and_can_be_looked_at(
     server: S3Server, tmp_path: Path
 ) -> None:

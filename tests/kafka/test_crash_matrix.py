@@ -11,7 +11,7 @@ from tests.kafka import medium
 from tests.kafka.brokers import Broker
 from tests.kafka.medium import STREAM, KafkaMedium, kafka_bench
 
-QUICK = ("upload:after", "acknowledge:before", "log-append:after", "commit:after", "recovery-abort:before")
+QUICK = ("acknowledge:before", "log-append:after", "commit:after")
 
 
 @pytest.fixture

@@ -117,6 +117,7 @@ def test_two_clusters_side_by_side_know_nothing_of_each_other(kafka: Broker, mor
     assert ours not in mortal.admin.list_topics().topics
 
 
+@pytest.mark.slow
 def test_a_setting_is_changed_by_a_restart(mortal: Broker) -> None:
     mortal.kafka.restart(settings={"auto.create.topics.enable": True})
     try:

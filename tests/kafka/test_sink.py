@@ -217,6 +217,7 @@ def test_abandoning_with_a_full_queue_and_a_paused_broker_takes_no_time(own_kafk
 # ---- letting go ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_hundred_transactions_leave_no_thread_no_socket_and_no_memory_behind(kafka: Broker) -> None:
     ground = SinkGround(kafka)
     writer = ground.writer()

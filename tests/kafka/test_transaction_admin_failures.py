@@ -54,6 +54,7 @@ def test_something_that_is_no_broker_is_said_to_be_none() -> None:
         thread.join()
 
 
+@pytest.mark.slow
 def test_an_admin_outlives_its_brokers(own_kafka: OwnKafka) -> None:
     kafka = own_kafka(settings={"transaction.max.timeout.ms": 120_000})
     admin = KafkaTransactionAdmin(Connection(kafka.bootstrap, {"socket.timeout.ms": 1000}), patience=1)
