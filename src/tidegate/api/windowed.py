@@ -241,7 +241,7 @@ def _emits_result(result: Callable[[Any], Any]) -> Emit:
 def _emits_all(function: Callable[[WindowContext, list[Any]], Iterable[Any]]) -> Emit:
     def emit(key: Any, window: TimeWindow, records: list[Any]) -> Iterable[Any]:
         # A copy: the function may keep or change what it is given, and late records are still to come.
-        outputs = function(WindowContext(key, window), list(records))
+        outputs: Any = function(WindowContext(key, window), list(records))
         if outputs.__class__ in NOT_RECORDS:
             refuse_outputs(outputs)
         return () if outputs is None else outputs

@@ -3,13 +3,13 @@
 It only imports and calls what a `RecoverySpec` names; what is then asked of the system is its caller's business.
 """
 
-import importlib
 import inspect
 from typing import Any
 
 from tidegate.checkpoint.protocol import RecoverySpec
 from tidegate.errors import InvalidError
 from tidegate.operators.contracts import SourceInspection, TransactionRecovery
+from tidegate.state.keys import import_stored
 
 
 def open_recovery(spec: RecoverySpec) -> TransactionRecovery:
@@ -28,7 +28,7 @@ def _open(spec: RecoverySpec) -> Any:
     module, _, name = spec.factory.partition(":")
     # A module that is imported runs, and may raise anything; a script without a guard ends itself.
     try:
-        make = getattr(importlib.import_module(module), name)
+        make = getattr(import_stored(module), name)
     except (Exception, SystemExit) as error:
         raise InvalidError(
             f"the checkpoint names {spec.factory} to reach an external system, and it cannot be imported: {error}",

@@ -12,6 +12,7 @@ import struct
 from collections.abc import Callable, Iterable
 from decimal import Decimal
 from enum import Enum
+from types import ModuleType
 from typing import Any, NamedTuple
 from uuid import UUID  # noqa: TID251 - the class of keys, never a source of new ones
 
@@ -40,6 +41,10 @@ _REMEDIES: dict[type, str] = {
     bytearray: "Use bytes.",
     memoryview: "Use bytes.",
 }
+
+
+LONGEST_MODULE = 500
+"""Characters of a module's name. Importing takes memory that grows with the square of its length."""
 
 
 def encode_key(key: Any) -> bytes:
@@ -125,11 +130,18 @@ def class_path(cls: type) -> str:
     return f"{cls.__module__}:{cls.__qualname__}"
 
 
+def import_stored(module: str) -> ModuleType:
+    """A module of which stored data says the name. Raises ImportError, and whatever the module does."""
+    if len(module) > LONGEST_MODULE:
+        raise ImportError(f"its name has {len(module)} characters")
+    return importlib.import_module(module)
+
+
 def find_class(path: str) -> type:
     """The class that `class_path` named. Raises InvalidError when it is not there any more."""
     module, _, names = path.partition(":")
     try:
-        found: Any = importlib.import_module(module)
+        found: Any = import_stored(module)
         for name in names.split("."):
             found = getattr(found, name)
     # A module that is imported runs, and may raise anything; a script without a guard ends itself.

@@ -16,8 +16,7 @@ EXECUTED = {"deploy/program.py:_import_file": "the program that the user names"}
 IMPORTED_BY_NAME = {
     "deploy/program.py:_import_module": "the program that the user names",
     "deploy/program.py:load": "the program that the user names",
-    "operators/reaching.py:_open": "a factory that a manifest in the job's checkpoint folder names",
-    "state/keys.py:find_class": "the class of keys that a checkpoint or savepoint names",
+    "state/keys.py:import_stored": "the factory that a manifest, or the class of keys that a checkpoint names",
     "savepoints/tables.py:dataframe": "pyarrow and pandas, by their own names",
     "state/rocksdb/memory.py:library": "rocksdict, by its own name",
     "testing/conformance/sink.py:test_the_recovery_spec_leads_to_the_same_transactions": "a sink under test",
