@@ -13,6 +13,7 @@ from typing import Any
 from tidegate.elements import Batch
 from tidegate.errors import InvalidError
 from tidegate.event_time.windows import EventTimeSessionWindows, TimeWindow, WindowAssigner, cover
+from tidegate.operators.context import OutputBuffer
 from tidegate.operators.contracts import OperatorContext
 from tidegate.operators.keyed import backend_of, keys_of
 from tidegate.operators.timers import EVENT_TIMERS, TimerQueue
@@ -79,16 +80,18 @@ class _WindowOperator:
         return None if due is None or due > self._watermark else self._fire(must_stop)
 
     def _fire(self, must_stop: Callable[[], bool]) -> Iterator[Batch]:
-        waiting = _Output(self._operator.batch_size)
+        waiting = OutputBuffer((), timed=True)
         for timestamp, key, _ in self._timers.take_due(self._watermark, self._operator.batch_size, must_stop):
             for window, accumulator in self._close(key, timestamp):
                 yield from self._emit(waiting, key, window, accumulator)
         yield from waiting.take()
 
-    def _emit(self, waiting: "_Output", key: Any, window: TimeWindow, accumulator: Any) -> Iterator[Batch]:
+    def _emit(self, waiting: OutputBuffer, key: Any, window: TimeWindow, accumulator: Any) -> Iterator[Batch]:
         try:
             for value in self._spec.emit(key, window, accumulator):
-                if waiting.add(value, window.max_timestamp):
+                waiting.main.values.append(value)
+                waiting.stamp(window.max_timestamp)
+                if len(waiting.main) >= self._operator.batch_size:
                     yield from waiting.take()
         except Exception as error:
             raise_user_error(error, self._operator, f"on window {describe(window)} of key {describe(key)}")
@@ -145,7 +148,7 @@ class WindowOperator(_WindowOperator):
         for position, (key, pane) in enumerate(zip(keys, map(self._assigner.pane_of, stamps), strict=True)):
             groups.setdefault((key, pane), []).append(position)
         too_late: list[int] = []
-        waiting = _Output(self._operator.batch_size)
+        waiting = OutputBuffer((), timed=True)
         for (key, pane), positions in groups.items():
             windows = self._assigner.windows_of(pane)
             if self._is_too_late(windows[-1]):
@@ -157,7 +160,7 @@ class WindowOperator(_WindowOperator):
             yield from self._set_aside(batch, sorted(too_late))
 
     def _add(
-        self, waiting: "_Output", key: Any, pane: TimeWindow, windows: Sequence[TimeWindow], values: list[Any]
+        self, waiting: OutputBuffer, key: Any, pane: TimeWindow, windows: Sequence[TimeWindow], values: list[Any]
     ) -> Iterator[Batch]:
         self._backend.set_current_key(key)
         accumulator = self._panes.get(pane)
@@ -205,7 +208,7 @@ class SessionWindowOperator(_WindowOperator):
 
     def _process(self, batch: Batch, keys: list[Any], stamps: list[int]) -> Iterator[Batch]:
         too_late: list[int] = []
-        waiting = _Output(self._operator.batch_size)
+        waiting = OutputBuffer((), timed=True)
         for position, (key, stamp, value) in enumerate(zip(keys, stamps, batch.values, strict=True)):
             self._backend.set_current_key(key)
             there = list(self._panes.keys())
@@ -251,23 +254,3 @@ class SessionWindowOperator(_WindowOperator):
                 yield window, accumulator
             if window.max_timestamp + self._spec.lateness == timestamp:
                 self._panes.remove(window)
-
-
-class _Output:
-    """Records on their way out, with their timestamps."""
-
-    def __init__(self, size: int) -> None:
-        self._size = size
-        self._values: list[Any] = []
-        self._stamps: list[int] = []
-
-    def add(self, value: Any, timestamp: int) -> bool:
-        """Whether they fill a batch."""
-        self._values.append(value)
-        self._stamps.append(timestamp)
-        return len(self._values) >= self._size
-
-    def take(self) -> list[Batch]:
-        taken = [Batch(self._values, None, self._stamps)] if self._values else []
-        self._values, self._stamps = [], []
-        return taken
