@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 from tidegate.api.builder import GraphBuilder
 from tidegate.api.functions import SideOutput
 from tidegate.api.validation import check_function, check_parallelism, declarations, reduced_state
-from tidegate.config.values import parse_duration
 from tidegate.errors import InvalidError
+from tidegate.event_time.durations import seconds_of
 from tidegate.event_time.windows import EventTimeSessionWindows, TimeWindow, WindowAssigner
 from tidegate.graph.logical import InputEdge, LogicalNode
 from tidegate.ids import OperatorName
@@ -222,10 +222,7 @@ def check_windows(assigner: object, allowed_lateness: str | timedelta, late: obj
         )
     if late is not None and not isinstance(late, SideOutput):
         raise InvalidError(f"late={late!r} is no side output", remedy='Make one: SideOutput[Order]("late").')
-    try:
-        return round(parse_duration(allowed_lateness) * 1000)
-    except InvalidError as error:
-        raise InvalidError(f"allowed_lateness: {error.failure.message}", remedy=error.failure.remedy) from error
+    return round(seconds_of("allowed_lateness", allowed_lateness) * 1000)
 
 
 def _operator(assigner: WindowAssigner | EventTimeSessionWindows, spec: WindowSpec) -> Operator:

@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Generic, Protocol, TypeVar
 
-from tidegate.config.values import format_duration, parse_duration, parse_positive_duration
+from tidegate.config.values import format_duration, parse_positive_duration
 from tidegate.elements import MIN_WATERMARK
 from tidegate.errors import InvalidError
+from tidegate.event_time.durations import seconds_of
 
 Record = TypeVar("Record", contravariant=True)
 
@@ -74,7 +75,7 @@ class WatermarkStrategy(Generic[Record]):
     def for_bounded_out_of_orderness(bound: str | timedelta) -> "WatermarkStrategy[Any]":
         """Records may come up to `bound` ('5s') later than others with newer timestamps. Raises InvalidError for what
         is no duration."""
-        seconds = _duration("for_bounded_out_of_orderness", bound, parse_duration)
+        seconds = seconds_of("for_bounded_out_of_orderness", bound)
         milliseconds = round(seconds * 1000)
         text = f"bounded out-of-orderness {format_duration(seconds)}"
         return WatermarkStrategy(lambda: BoundedOutOfOrderness(milliseconds), text)
@@ -114,15 +115,8 @@ class WatermarkStrategy(Generic[Record]):
         """A split that brings nothing for `timeout` ('30s') does not hold the others back, until its next record. The
         time in which the source could not be read, because what is behind it had no room, does not count. Raises
         InvalidError for what is no duration, or none at all."""
-        return replace(self, idle_after=_duration("with_idleness", timeout, parse_positive_duration))
+        return replace(self, idle_after=seconds_of("with_idleness", timeout, parse_positive_duration))
 
     def __str__(self) -> str:
         idle = "" if self.idle_after is None else f", idle after {format_duration(self.idle_after)}"
         return f"{self.description}{', own timestamps' if self.timestamp_assigner else ''}{idle}"
-
-
-def _duration(method: str, value: object, parse: Callable[[object], float]) -> float:
-    try:
-        return parse(value)
-    except InvalidError as error:
-        raise InvalidError(f"{method}: {error.failure.message}", remedy=error.failure.remedy) from error

@@ -13,8 +13,9 @@ from math import gcd
 from typing import NamedTuple, Protocol
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from tidegate.config.values import format_duration, parse_duration, parse_positive_duration
+from tidegate.config.values import format_duration, parse_positive_duration
 from tidegate.errors import InvalidError
+from tidegate.event_time.durations import seconds_of
 
 DAY = 86_400_000
 """Milliseconds."""
@@ -58,8 +59,8 @@ class TumblingEventTimeWindows:
     that divide a day. Raises InvalidError."""
 
     def __init__(self, size: str | timedelta, *, offset: str | timedelta = "0", zone: str | None = None) -> None:
-        self.size = _milliseconds("size", size, parse_positive_duration)
-        self.offset = _milliseconds("offset", offset, parse_duration) % self.size
+        self.size = _length("size", size)
+        self.offset = _offset(offset) % self.size
         self.zone = None if zone is None else _zone(zone)
         self._calendar = None if self.zone is None else _Calendar(self.zone, self.size, self.offset)
 
@@ -88,9 +89,9 @@ class SlidingEventTimeWindows:
     """Windows of one `size` ('1h') that begin every `slide` ('5m'), and so overlap. Raises InvalidError."""
 
     def __init__(self, size: str | timedelta, slide: str | timedelta, *, offset: str | timedelta = "0") -> None:
-        self.size = _milliseconds("size", size, parse_positive_duration)
-        self.slide = _milliseconds("slide", slide, parse_positive_duration)
-        self.offset = _milliseconds("offset", offset, parse_duration) % self.slide
+        self.size = _length("size", size)
+        self.slide = _length("slide", slide)
+        self.offset = _offset(offset) % self.slide
         if self.slide > self.size:
             raise InvalidError(
                 f"windows of {format_duration(self.size / 1000)} every {format_duration(self.slide / 1000)} leave gaps",
@@ -124,7 +125,7 @@ class EventTimeSessionWindows:
     in whatever order their records arrive. Raises InvalidError."""
 
     def __init__(self, gap: str | timedelta) -> None:
-        self.gap = _milliseconds("gap", gap, parse_positive_duration)
+        self.gap = _length("gap", gap)
 
     def __str__(self) -> str:
         return f"sessions with gaps of {format_duration(self.gap / 1000)}"
@@ -193,12 +194,14 @@ def _zone(name: str) -> ZoneInfo:
         ) from error
 
 
-def _milliseconds(what: str, value: object, parse: object) -> int:
-    try:
-        seconds = parse_positive_duration(value) if parse is parse_positive_duration else parse_duration(value)
-    except InvalidError as error:
-        raise InvalidError(f"{what} of a window: {error.failure.message}", remedy=error.failure.remedy) from error
-    milliseconds = round(seconds * 1000)
-    if parse is parse_positive_duration and milliseconds < 1:
+def _length(what: str, value: object) -> int:
+    """Milliseconds, at least one."""
+    milliseconds = round(seconds_of(f"{what} of a window", value, parse_positive_duration) * 1000)
+    if milliseconds < 1:
         raise InvalidError(f"{what} of a window: {value!r} is less than a millisecond", remedy="Give at least 1ms.")
     return milliseconds
+
+
+def _offset(value: object) -> int:
+    """Milliseconds."""
+    return round(seconds_of("offset of a window", value) * 1000)
