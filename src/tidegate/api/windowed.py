@@ -1,28 +1,23 @@
 """Windows of a keyed stream: `stream.key_by(...).window(TumblingEventTimeWindows("60s")).aggregate(...)`.
 
-What a program says here becomes one operator, `operators/windows.py`.
+What a program says here becomes one operator, of `operators/windows`. It adds to the graph and runs nothing.
 """
 
-import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from tidegate.api.builder import GraphBuilder
 from tidegate.api.functions import SideOutput
 from tidegate.api.validation import check_function, check_parallelism, declarations, reduced_state
+from tidegate.api.window_functions import ProcessWindowFunction, Results, results_of_all, results_of_one
+from tidegate.api.windowing import Functions, Windowing, window_spec
 from tidegate.errors import InvalidError
-from tidegate.event_time.durations import seconds_of
-from tidegate.event_time.windows import EventTimeSessionWindows, TimeWindow, WindowAssigner
 from tidegate.graph.logical import InputEdge, LogicalNode
 from tidegate.ids import OperatorName
-from tidegate.operators.contracts import Operator
-from tidegate.operators.timers import EVENT_TIMERS
-from tidegate.operators.user_code import NOT_RECORDS, refuse_outputs
-from tidegate.operators.windows import Emit, SessionWindowOperator, WindowOperator, WindowSpec
-from tidegate.serializers import Pickled, Serialized
-from tidegate.state.descriptors import InternalMapState
+from tidegate.operators.windows import window_operator, window_states
+from tidegate.operators.windows.functions import WindowContext
+from tidegate.serializers import Pickled, Serialized, list_of
 
 if TYPE_CHECKING:
     from tidegate.api.stream import Stream
@@ -41,7 +36,7 @@ class Aggregate(Generic[In, Acc, Out]):
 
     type: of the accumulator, the only thing that is stored. create() makes an empty one, add(accumulator, record) and
     merge(accumulator, other) return it with more in it and may change their first argument, result(accumulator) is what
-    the window gives (in Flink: AggregateFunction).
+    the window gives, and must not be something that `add` changes later (in Flink: AggregateFunction).
     """
 
     type: Stored
@@ -51,39 +46,29 @@ class Aggregate(Generic[In, Acc, Out]):
     result: Callable[[Acc], Out]
 
 
-class WindowContext:
-    """What a `ProcessWindowFunction` knows of a window."""
-
-    __slots__ = ("key", "window")
-
-    def __init__(self, key: Any, window: TimeWindow) -> None:
-        self.key = key
-        self.window = window
-        """Its bounds, in milliseconds since 1970."""
-
-
 class WindowedStream(Generic[Key, In]):
-    """A keyed stream cut into windows, on its way to what is made of each; programs get it from `KeyedStream.window`.
+    """A keyed stream cut into windows, on its way to what is made of each; programs get it from `KeyedStream.window`
+    and `KeyedStream.count_window`.
 
-    Every window of every key gives its result when the watermark has passed its end, and once more for each record that
-    comes later than that but within the allowed lateness. Results have the window's newest possible timestamp.
+    Without a trigger every window of every key gives its result when it is complete: when the watermark, or for windows
+    of processing time the clock, has passed its end. In event time it gives one more for each record that comes later
+    than that but within the allowed lateness.
+
+    Results of windows of event time have the window's newest possible timestamp. Those of global and count windows have
+    that of the record, or of the timer on event time, that brought them about; all others have none.
     """
 
     def __init__(
         self,
         builder: GraphBuilder,
         edge: InputEdge,
-        assigner: WindowAssigner | EventTimeSessionWindows,
-        lateness: int,
-        late: SideOutput[In] | None,
+        windowing: Windowing,
         behind: "Callable[[OperatorName], Stream[Any]]",
     ) -> None:
         """For the engine."""
         self._builder = builder
         self._edge = edge
-        self._assigner = assigner
-        self._lateness = lateness
-        self._late = late
+        self._windowing = windowing
         self._behind = behind
 
     @overload
@@ -94,31 +79,33 @@ class WindowedStream(Generic[Key, In]):
     def aggregate(
         self,
         aggregate: Aggregate[In, Acc, Out],
-        window_function: Callable[[Key, TimeWindow, Out], Result],
+        window_function: Callable[[Key, Any, Out], Result] | ProcessWindowFunction[Key, Out, Result],
         *,
         name: str,
+        side_outputs: Iterable[SideOutput[Any]] = (),
         parallelism: int | None = None,
     ) -> "Stream[Result]": ...
     def aggregate(
         self,
         aggregate: Aggregate[In, Acc, Out],
-        window_function: Callable[[Key, TimeWindow, Out], Any] | None = None,
+        window_function: Callable[[Key, Any, Out], Any] | ProcessWindowFunction[Key, Out, Any] | None = None,
         *,
         name: str,
+        side_outputs: Iterable[SideOutput[Any]] = (),
         parallelism: int | None = None,
     ) -> "Stream[Any]":
-        """A stream of one record for each window: what `window_function(key, window, result)` makes of the aggregate's
-        result, or that itself. Accumulators are found again by `name` after a restart."""
-        operator = self._name("aggregate", name, window_function)
+        """A stream of one record for each result of a window: what `window_function(key, window, result)` makes of the
+        aggregate's result, or that itself; or of what a `ProcessWindowFunction` makes of it, any number of records.
+        Accumulators are found again by `name` after a restart. `side_outputs` as in `Stream.process`."""
+        operator = self._builder.name("aggregate", name)
         if not isinstance(aggregate, Aggregate):
             raise InvalidError(
                 f"operator {operator} was given {type(aggregate).__name__} where an aggregate is needed",
                 remedy="Make one: Aggregate(type, create, add, merge, result).",
             )
-        give = aggregate.result
-        emit = _emits_result(give) if window_function is None else _emits_with(give, window_function)
+        results = self._results_of_one(operator, window_function, aggregate.result, side_outputs)
         functions = aggregate.create, aggregate.add, aggregate.merge
-        return self._add(operator, "aggregate", aggregate.type, functions, emit, parallelism)
+        return self._add(operator, "aggregate", aggregate.type, functions, results, parallelism)
 
     @overload
     def reduce(
@@ -133,121 +120,85 @@ class WindowedStream(Generic[Key, In]):
     def reduce(
         self,
         function: Callable[[In, In], In],
-        window_function: Callable[[Key, TimeWindow, In], Result],
+        window_function: Callable[[Key, Any, In], Result] | ProcessWindowFunction[Key, In, Result],
         *,
         name: str,
         type: Stored | None = None,
+        side_outputs: Iterable[SideOutput[Any]] = (),
         parallelism: int | None = None,
     ) -> "Stream[Result]": ...
     def reduce(
         self,
         function: Callable[[In, In], In],
-        window_function: Callable[[Key, TimeWindow, In], Any] | None = None,
+        window_function: Callable[[Key, Any, In], Any] | ProcessWindowFunction[Key, In, Any] | None = None,
         *,
         name: str,
         type: Stored | None = None,
+        side_outputs: Iterable[SideOutput[Any]] = (),
         parallelism: int | None = None,
     ) -> "Stream[Any]":
         """As `aggregate`, with the records reduced to one of their own type. `function` must not depend on how they are
         grouped, because windows that overlap share what they have in common. `type` as in `KeyedStream.reduce`."""
-        operator = self._name("reduce", name, window_function)
+        operator = self._builder.name("reduce", name)
         check_function(operator, "reduce", function)
         stored = reduced_state(operator, function, type).declared
-        emit = _emits_result(_itself) if window_function is None else _emits_with(_itself, window_function)
+        results = self._results_of_one(operator, window_function, _itself, side_outputs)
         join = _Reduction(function)
-        return self._add(operator, "reduce", stored, (_nothing, join, join), emit, parallelism)
+        return self._add(operator, "reduce", stored, (_nothing, join, join), results, parallelism)
 
     def process(
         self,
-        function: Callable[[WindowContext, list[In]], Iterable[Result]],
+        function: Callable[[WindowContext[Key], list[In]], Iterable[Result] | None]
+        | ProcessWindowFunction[Key, In, Result],
         *,
         name: str,
         type: type[In] | Pickled[In] | Serialized[In],
+        side_outputs: Iterable[SideOutput[Any]] = (),
         parallelism: int | None = None,
     ) -> "Stream[Result]":
-        """A stream of what `function(context, records)` yields for each window, with all of its records in the order in
-        which they came, those of windows that overlap piece by piece. They are kept until then: an aggregate needs far
-        less. `type` is that of the records."""
-        operator = self._name("process", name, None)
-        check_function(operator, "flat_map", function)
-        stored: Any = list[type]  # type: ignore[valid-type]
-        return self._add(operator, "process", stored, (list, _appended, _extended), _emits_all(function), parallelism)
+        """A stream of what `function(context, records)` yields for each result of a window, with all of its records in
+        the order in which they came, those of windows that overlap piece by piece; or of what a `ProcessWindowFunction`
+        makes of them. They are kept until then: an aggregate needs far less. `type` is that of the records.
+        `side_outputs` as in `Stream.process`."""
+        operator = self._builder.name("process", name)
+        results = results_of_all(operator, function, side_outputs, self._windowing.assigner)
+        return self._add(operator, "process", list_of(type), (list, _appended, _extended), results, parallelism)
 
-    def _name(self, kind: str, name: str, window_function: object) -> OperatorName:
-        operator = self._builder.name(kind, name)
-        if window_function is not None:
-            check_function(operator, "the window function", window_function)
-        return operator
+    def _results_of_one(
+        self,
+        operator: OperatorName,
+        function: Any,
+        result: Callable[[Any], Any],
+        side_outputs: Iterable[SideOutput[Any]],
+    ) -> Results:
+        return results_of_one(operator, function, result, side_outputs, self._windowing.assigner)
 
     def _add(
         self,
         operator: OperatorName,
         kind: str,
         stored: Any,
-        functions: tuple[Callable[..., Any], Callable[[Any, Any], Any], Callable[[Any, Any], Any]],
-        emit: Emit,
+        functions: Functions,
+        results: Results,
         parallelism: int | None,
     ) -> "Stream[Any]":
-        name = state_name(self._assigner)
-        state: InternalMapState[TimeWindow, Any] = InternalMapState(TimeWindow, stored, name=name)
-        tag = None if self._late is None else self._late.name
-        spec = WindowSpec(state, *functions, emit, self._lateness, tag)
+        windowing = self._windowing
+        spec = window_spec(operator, windowing, stored, functions, results)
+        states = window_states(windowing.assigner, spec) | {state.name: state for state in results.states}
+        late = () if windowing.late is None else (windowing.late.name,)
         self._builder.add(
             LogicalNode(
                 operator,
-                f"{kind} over {self._assigner}",
+                f"{kind} over {windowing}",
                 (self._edge,),
                 check_parallelism(operator, parallelism),
-                factory=lambda: _operator(self._assigner, spec),
+                factory=lambda: window_operator(windowing.assigner, spec),
                 keyed=True,
-                states=declarations({name: state, EVENT_TIMERS.name: EVENT_TIMERS}),
-                side_outputs=() if tag is None else (tag,),
+                states=declarations(states),
+                side_outputs=tuple(sorted({*results.tags, *late})),
             )
         )
         return self._behind(operator)
-
-
-def state_name(assigner: object) -> str:
-    """Of the accumulators. It says how the windows are cut: those of other windows are no state of these, and a
-    checkpoint that has them is refused."""
-    return f".windows-{re.sub('[^A-Za-z0-9]+', '-', str(assigner))}"
-
-
-def check_windows(assigner: object, allowed_lateness: str | timedelta, late: object) -> int:
-    """The allowed lateness in milliseconds. Raises InvalidError when any of the three cannot be."""
-    if not hasattr(assigner, "pane_of") and not isinstance(assigner, EventTimeSessionWindows):
-        raise InvalidError(
-            f"window was given {type(assigner).__name__}",
-            remedy='Give an assigner, as TumblingEventTimeWindows("60s") is one.',
-        )
-    if late is not None and not isinstance(late, SideOutput):
-        raise InvalidError(f"late={late!r} is no side output", remedy='Make one: SideOutput[Order]("late").')
-    return round(seconds_of("allowed_lateness", allowed_lateness) * 1000)
-
-
-def _operator(assigner: WindowAssigner | EventTimeSessionWindows, spec: WindowSpec) -> Operator:
-    if isinstance(assigner, EventTimeSessionWindows):
-        return SessionWindowOperator(assigner, spec)
-    return WindowOperator(assigner, spec)
-
-
-def _emits_result(result: Callable[[Any], Any]) -> Emit:
-    return lambda key, window, accumulator: (result(accumulator),)
-
-
-def _emits_all(function: Callable[[WindowContext, list[Any]], Iterable[Any]]) -> Emit:
-    def emit(key: Any, window: TimeWindow, records: list[Any]) -> Iterable[Any]:
-        # A copy: the function may keep or change what it is given, and late records are still to come.
-        outputs: Any = function(WindowContext(key, window), list(records))
-        if outputs.__class__ in NOT_RECORDS:
-            refuse_outputs(outputs)
-        return () if outputs is None else outputs
-
-    return emit
-
-
-def _emits_with(result: Callable[[Any], Any], function: Callable[[Any, TimeWindow, Any], Any]) -> Emit:
-    return lambda key, window, accumulator: (function(key, window, result(accumulator)),)
 
 
 _NOTHING: Any = object()

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from tidegate.config.values import parse_duration
+from tidegate.config.values import parse_duration, parse_positive_duration
 from tidegate.errors import InvalidError
 
 
@@ -12,3 +12,11 @@ def seconds_of(what: str, value: object, parse: Callable[[object], float] = pars
         return parse(value)
     except InvalidError as error:
         raise InvalidError(f"{what}: {error.failure.message}", remedy=error.failure.remedy) from error
+
+
+def milliseconds_of(what: str, value: object) -> int:
+    """As `seconds_of`, whole milliseconds, at least one."""
+    milliseconds = round(seconds_of(what, value, parse_positive_duration) * 1000)
+    if milliseconds < 1:
+        raise InvalidError(f"{what}: {value!r} is less than a millisecond", remedy="Give at least 1ms.")
+    return milliseconds

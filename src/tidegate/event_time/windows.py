@@ -3,22 +3,25 @@
 A window is `start` up to but not including `end`. Assigners say to which *panes* a record belongs and which windows are
 made of panes: a sliding window is put together of the pieces that all windows it overlaps share, so that a record is
 kept once however many windows it is in (Li et al., 'No Pane, No Gain', SIGMOD Record 2005). For windows that do not
-overlap, the pane is the window. Names are Flink's.
+overlap, the pane is the window. Windows of processing time are cut like those of event time, by the clock at a record's
+arrival; global and count windows by no time at all. Names are Flink's.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from math import gcd
-from typing import NamedTuple, Protocol
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from operator import attrgetter
+from typing import ClassVar, Literal, NamedTuple, Protocol
 
-from tidegate.config.values import format_duration, parse_positive_duration
+from tidegate.config.values import format_duration
+from tidegate.elements import MAX_WATERMARK
 from tidegate.errors import InvalidError
-from tidegate.event_time.durations import seconds_of
+from tidegate.event_time.calendar import Calendar, zone_named
+from tidegate.event_time.durations import milliseconds_of, seconds_of
 
-DAY = 86_400_000
-"""Milliseconds."""
+WindowDomain = Literal["event", "processing", "none"]
+"""What windows are cut by."""
 
 
 class TimeWindow(NamedTuple):
@@ -33,8 +36,33 @@ class TimeWindow(NamedTuple):
         return self.end - 1
 
 
+class GlobalWindow(NamedTuple):
+    """The one window that holds all records of a key. It has no bounds."""
+
+    @property
+    def max_timestamp(self) -> int:
+        """The end of event time."""
+        return MAX_WATERMARK
+
+
+class CountWindow(NamedTuple):
+    """Some records of a key, one behind the other: from number `start` to before number `end`, counted from 0."""
+
+    start: int
+    end: int
+
+    @property
+    def max_timestamp(self) -> int:
+        """The end of event time: no time completes it."""
+        return MAX_WATERMARK
+
+
+Window = TimeWindow | GlobalWindow | CountWindow
+
+
 class WindowAssigner(Protocol):
-    """Windows whose bounds depend on nothing but a record's timestamp."""
+    """Windows whose bounds depend on nothing but a record's timestamp. A class attribute `domain = "processing"` makes
+    that the clock's time at its arrival; without one it is event time."""
 
     def pane_of(self, timestamp: int) -> TimeWindow:
         """The pane that a record belongs to."""
@@ -53,25 +81,23 @@ class WindowAssigner(Protocol):
         ...
 
 
-class TumblingEventTimeWindows:
-    """Windows of one `size` ('60s'), one behind the other. They begin at 1970-01-01 00:00 UTC plus `offset`; with a
-    `zone` ('Europe/Berlin') at midnight there, also across changes of the clocks, for sizes of whole days and those
-    that divide a day. Raises InvalidError."""
+class _TumblingWindows:
+    domain: ClassVar[WindowDomain]
 
     def __init__(self, size: str | timedelta, *, offset: str | timedelta = "0", zone: str | None = None) -> None:
         self.size = _length("size", size)
         self.offset = _offset(offset) % self.size
-        self.zone = None if zone is None else _zone(zone)
-        self._calendar = None if self.zone is None else _Calendar(self.zone, self.size, self.offset)
+        self.zone = None if zone is None else zone_named(zone)
+        self._calendar = None if self.zone is None else Calendar(self.zone, self.size, self.offset)
 
     def __str__(self) -> str:
-        text = f"tumbling windows of {format_duration(self.size / 1000)}"
+        text = f"tumbling windows of {format_duration(self.size / 1000)}{_of(self.domain)}"
         text += f", offset {format_duration(self.offset / 1000)}" if self.offset else ""
         return f"{text}, in {self.zone.key}" if self.zone is not None else text
 
     def pane_of(self, timestamp: int) -> TimeWindow:
         if self._calendar is not None:
-            return self._calendar.window_of(timestamp)
+            return TimeWindow(*self._calendar.bounds_of(timestamp))
         start = timestamp - (timestamp - self.offset) % self.size
         return TimeWindow(start, start + self.size)
 
@@ -85,8 +111,22 @@ class TumblingEventTimeWindows:
         return (window,) if window.max_timestamp == timestamp else ()
 
 
-class SlidingEventTimeWindows:
-    """Windows of one `size` ('1h') that begin every `slide` ('5m'), and so overlap. Raises InvalidError."""
+class TumblingEventTimeWindows(_TumblingWindows):
+    """Windows of one `size` ('60s'), one behind the other. They begin at 1970-01-01 00:00 UTC plus `offset`; with a
+    `zone` ('Europe/Berlin') at midnight there, also across changes of the clocks, for sizes of whole days and those
+    that divide a day. Raises InvalidError."""
+
+    domain = "event"
+
+
+class TumblingProcessingTimeWindows(_TumblingWindows):
+    """As `TumblingEventTimeWindows`, by the time at which a record arrives. Raises InvalidError."""
+
+    domain = "processing"
+
+
+class _SlidingWindows:
+    domain: ClassVar[WindowDomain]
 
     def __init__(self, size: str | timedelta, slide: str | timedelta, *, offset: str | timedelta = "0") -> None:
         self.size = _length("size", size)
@@ -98,9 +138,12 @@ class SlidingEventTimeWindows:
                 remedy="Give a slide that is at most the size.",
             )
         self._pane = gcd(self.size, self.slide)
+        self.panes_a_window = self.size // self._pane
+        """May be very many, where size and slide have little in common: whoever sees that asks for none of them."""
 
     def __str__(self) -> str:
         text = f"windows of {format_duration(self.size / 1000)} every {format_duration(self.slide / 1000)}"
+        text += _of(self.domain)
         return f"{text}, offset {format_duration(self.offset / 1000)}" if self.offset else text
 
     def pane_of(self, timestamp: int) -> TimeWindow:
@@ -120,88 +163,153 @@ class SlidingEventTimeWindows:
         return [TimeWindow(start, timestamp + 1)] if (start - self.offset) % self.slide == 0 else []
 
 
-class EventTimeSessionWindows:
-    """Windows that last as long as no `gap` ('30m') between two records is reached. Two that come to touch become one,
-    in whatever order their records arrive. Raises InvalidError."""
+class SlidingEventTimeWindows(_SlidingWindows):
+    """Windows of one `size` ('1h') that begin every `slide` ('5m'), and so overlap. Raises InvalidError."""
+
+    domain = "event"
+
+
+class SlidingProcessingTimeWindows(_SlidingWindows):
+    """As `SlidingEventTimeWindows`, by the time at which a record arrives. Raises InvalidError."""
+
+    domain = "processing"
+
+
+class SessionWindows:
+    """What both kinds of sessions are."""
+
+    domain: ClassVar[WindowDomain]
 
     def __init__(self, gap: str | timedelta) -> None:
         self.gap = _length("gap", gap)
 
     def __str__(self) -> str:
-        return f"sessions with gaps of {format_duration(self.gap / 1000)}"
+        return f"sessions with gaps of {format_duration(self.gap / 1000)}{_of(self.domain)}"
 
     def window_of(self, timestamp: int) -> TimeWindow:
         """What a record alone would be."""
         return TimeWindow(timestamp, timestamp + self.gap)
 
 
-def cover(window: TimeWindow, others: Sequence[TimeWindow]) -> tuple[TimeWindow, list[TimeWindow]]:
-    """The window that `window` becomes with those of `others`, which are apart from each other, that it overlaps or
-    touches; and these."""
-    met = [other for other in others if other.start <= window.end and window.start <= other.end]
-    bounds = [window, *met]
-    return TimeWindow(min(one.start for one in bounds), max(one.end for one in bounds)), met
+class EventTimeSessionWindows(SessionWindows):
+    """Windows that last as long as no `gap` ('30m') between two records is reached. Two that come to touch become one,
+    in whatever order their records arrive. Raises InvalidError."""
+
+    domain = "event"
 
 
-class _Calendar:
-    """Windows by the clock on the wall of one zone: whole days, or equal parts of a day. A day with a change of the
-    clocks is longer or shorter, and so is the part of it in which the change is."""
+class ProcessingTimeSessionWindows(SessionWindows):
+    """Windows that last as long as no `gap` ('30s') passes in which no record arrives. Raises InvalidError."""
 
-    def __init__(self, zone: ZoneInfo, size: int, offset: int) -> None:
-        if size % DAY and DAY % size:
+    domain = "processing"
+
+
+class GlobalWindows:
+    """One window for each key, with all of its records. It ends with the input; a trigger makes it give results
+    before."""
+
+    domain: ClassVar[WindowDomain] = "none"
+    _ALL = (GlobalWindow(),)
+
+    def __str__(self) -> str:
+        return "global windows"
+
+    def pane_of(self, timestamp: int) -> GlobalWindow:
+        return self._ALL[0]
+
+    def windows_of(self, pane: GlobalWindow) -> tuple[GlobalWindow]:
+        return self._ALL
+
+    panes_of = windows_of
+
+    def windows_ending(self, timestamp: int) -> Sequence[GlobalWindow]:
+        return self._ALL if timestamp == MAX_WATERMARK else ()
+
+
+class CountWindows:
+    """Windows of `size` records of a key that begin every `slide` records; see `KeyedStream.count_window`. Raises
+    InvalidError."""
+
+    domain: ClassVar[WindowDomain] = "none"
+
+    def __init__(self, size: int, slide: int) -> None:
+        self.size = _count("size", size)
+        self.slide = _count("slide", slide)
+        if slide > size:
             raise InvalidError(
-                f"windows of {format_duration(size / 1000)} in a time zone do not fit into days",
-                remedy="Give whole days, or what divides a day: 1h, 6h, 12h, 24h.",
+                f"windows of {size} records every {slide} leave some out",
+                remedy="Give a slide that is at most the size.",
             )
-        self._zone = zone
-        self._size = size
-        self._offset = offset
-        self._bounds: list[int] = []
-        """Where windows begin, in order, around the timestamps of late: what was found is not asked for again."""
+        self.pane = gcd(size, slide)
+        """Records in each of the pieces that windows share."""
 
-    def window_of(self, timestamp: int) -> TimeWindow:
-        place = bisect_right(self._bounds, timestamp)
-        if place == 0 or place == len(self._bounds):
-            self._bounds = self._around(timestamp)
-            place = bisect_right(self._bounds, timestamp)
-        return TimeWindow(self._bounds[place - 1], self._bounds[place])
+    def __str__(self) -> str:
+        return f"windows of {self.size} records every {self.slide}"
 
-    def _around(self, timestamp: int) -> list[int]:
-        """The beginnings of a few windows before `timestamp` and many behind it."""
-        wall = datetime.fromtimestamp(timestamp // 1000, self._zone).replace(tzinfo=None)
-        number = (_wall_milliseconds(wall) - self._offset) // self._size
-        found = [self._instant(number + step) for step in range(-3, 65)]
-        # Where the clocks go forward over a beginning, two of them are the same instant.
-        return sorted(dict.fromkeys(found))
+    def pane_at(self, number: int) -> CountWindow:
+        """The pane that record `number` of a key belongs to."""
+        start = number - number % self.pane
+        return CountWindow(start, start + self.pane)
 
-    def _instant(self, number: int) -> int:
-        """When window `number`, counted from 1970 by the clock on the wall, begins."""
-        wall = datetime(1970, 1, 1) + timedelta(milliseconds=number * self._size + self._offset)  # noqa: DTZ001 - the wall's
-        return round(wall.replace(tzinfo=self._zone).timestamp() * 1000)
+    def window_ending(self, end: int) -> CountWindow | None:
+        """The window that is full when a key has had `end` records."""
+        start = end - self.size
+        return CountWindow(start, end) if start >= 0 and start % self.slide == 0 else None
+
+    def panes_of(self, window: CountWindow) -> list[CountWindow]:
+        return [self.pane_at(number) for number in range(window.start, window.end, self.pane)]
 
 
-def _wall_milliseconds(wall: datetime) -> int:
-    return round((wall.replace(tzinfo=UTC) - datetime(1970, 1, 1, tzinfo=UTC)) / timedelta(milliseconds=1))
+def domain_of(assigner: object) -> WindowDomain:
+    """What the windows of `assigner` are cut by."""
+    domain: WindowDomain = getattr(assigner, "domain", "event")
+    return domain
 
 
-def _zone(name: str) -> ZoneInfo:
-    try:
-        return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        raise InvalidError(
-            f"{name!r} is not a time zone that this machine knows",
-            remedy="Give a name of the IANA database, Europe/Berlin; `pip install tzdata` where the system has none.",
-        ) from error
+def window_type(assigner: object) -> type[Window]:
+    """The class of the windows of `assigner`."""
+    if isinstance(assigner, CountWindows):
+        return CountWindow
+    return GlobalWindow if isinstance(assigner, GlobalWindows) else TimeWindow
+
+
+def meet(window: TimeWindow, sessions: Sequence[TimeWindow]) -> tuple[TimeWindow, slice]:
+    """The window that `window` becomes with those of `sessions`, which are in order and apart from each other, that it
+    overlaps or touches; and where these are."""
+    first = bisect_left(sessions, window.start, key=_end_of)
+    behind = bisect_right(sessions, window.end, key=_start_of)
+    if first == behind:
+        return window, slice(first, behind)
+    start, end = sessions[first].start, sessions[behind - 1].end
+    return TimeWindow(min(window.start, start), max(window.end, end)), slice(first, behind)
+
+
+def ending_at(end: int, sessions: Sequence[TimeWindow]) -> TimeWindow | None:
+    """The one of `sessions`, as for `meet`, that ends there."""
+    place = bisect_left(sessions, end, key=_end_of)
+    return sessions[place] if place < len(sessions) and sessions[place].end == end else None
+
+
+_start_of, _end_of = attrgetter("start"), attrgetter("end")
 
 
 def _length(what: str, value: object) -> int:
-    """Milliseconds, at least one."""
-    milliseconds = round(seconds_of(f"{what} of a window", value, parse_positive_duration) * 1000)
-    if milliseconds < 1:
-        raise InvalidError(f"{what} of a window: {value!r} is less than a millisecond", remedy="Give at least 1ms.")
-    return milliseconds
+    return milliseconds_of(f"{what} of a window", value)
 
 
 def _offset(value: object) -> int:
     """Milliseconds."""
     return round(seconds_of("offset of a window", value) * 1000)
+
+
+def _count(what: str, value: object) -> int:
+    if type(value) is not int or value < 1:
+        raise InvalidError(
+            f"{what} of a count window: {value!r} is no number of records", remedy="Give a whole number from 1."
+        )
+    return value
+
+
+def _of(domain: WindowDomain) -> str:
+    """Said of windows whose time is not that of the records."""
+    return " of processing time" if domain == "processing" else ""

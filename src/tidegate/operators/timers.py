@@ -133,6 +133,11 @@ class TimerQueue:
             heapq.heappop(heap)
         return heap[0][0] if heap else None
 
+    @property
+    def last(self) -> int | None:
+        """When the latest is due. Looks at all of them."""
+        return max((timestamp for timestamp, _ in self._timers), default=None)
+
     def register(self, timestamp: int, key: Any) -> None:
         """For `key`, which is the current one."""
         self._state.put(timestamp, True)

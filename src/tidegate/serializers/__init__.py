@@ -29,7 +29,7 @@ from tidegate.serializers.port import Serializer
 from tidegate.serializers.spelling import type_spelling
 from tidegate.serializers.stamped import Stamped, StampedSerializer
 from tidegate.serializers.types import is_immutable
-from tidegate.serializers.wholes import OpaqueListSerializer, OpaqueMapSerializer
+from tidegate.serializers.wholes import ListOf, OpaqueListSerializer, OpaqueMapSerializer
 
 __all__ = [
     "Evolution",
@@ -46,6 +46,7 @@ __all__ = [
     "is_immutable",
     "join_elements",
     "join_entries",
+    "list_of",
     "list_serializer",
     "map_serializer",
     "migration",
@@ -59,6 +60,9 @@ __all__ = [
     "unfit",
 ]
 
+_OPAQUE = (Pickled, Serialized, Stamped, ListOf)
+"""Declared types that msgspec does not know."""
+
 
 def serializer_for(declared: Any, label: str = "") -> Serializer[Any]:
     """The serializer of a declared type; `label` says in errors what the values are ('state total').
@@ -71,18 +75,25 @@ def serializer_for(declared: Any, label: str = "") -> Serializer[Any]:
         return StampedSerializer(serializer_for(declared.type, label), label)
     if isinstance(declared, Serialized):
         return CustomSerializer(declared, label)
+    if isinstance(declared, ListOf):
+        return OpaqueListSerializer(serializer_for(declared.element, label), label)
     return MsgpackSerializer(declared, label)
+
+
+def list_of(declared: Any) -> Any:
+    """The declared type of lists whose elements are of the declared type: as the value of a state."""
+    return ListOf(declared) if isinstance(declared, _OPAQUE) else list[declared]
 
 
 def list_serializer(declared: Any, label: str = "") -> Serializer[Any]:
     """The serializer of whole lists whose elements are of the declared type."""
-    if isinstance(declared, Pickled | Serialized | Stamped):
+    if isinstance(declared, _OPAQUE):
         return OpaqueListSerializer(serializer_for(declared, label), label)
     return MsgpackSerializer(list[declared], label)
 
 
 def map_serializer(key: Any, value: Any, label: str = "") -> Serializer[Any]:
     """The serializer of whole maps, as lists of pairs."""
-    if isinstance(value, Pickled | Serialized | Stamped):
+    if isinstance(value, _OPAQUE):
         return OpaqueMapSerializer(serializer_for(key, f"a map key of {label}"), serializer_for(value, label), label)
     return MsgpackSerializer(list[tuple[key, value]], label)

@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from tidegate.errors import InvalidError
 from tidegate.serializers.comparison import Level, compare
-from tidegate.serializers.containers import element_id
+from tidegate.serializers.containers import LIST, element_id, is_container
 from tidegate.serializers.port import MSGPACK, PICKLE, Serializer, version_in
 from tidegate.serializers.schema import is_opaque
 from tidegate.serializers.spelling import parse_schema, split_map_type
@@ -119,6 +119,10 @@ def _keys(old: str, new: str) -> Level:
 
 def _values(old: str, old_serializer: str, new: str, new_serializer: str) -> Evolution:
     old_element, new_element = element_id(old_serializer), element_id(new_serializer)
+    while is_container(old_element, LIST) and is_container(new_element, LIST):
+        # Lists as values, of what is not msgpack: what matters are their elements.
+        old, new = (text.removeprefix("list[").removesuffix("]") for text in (old, new))
+        old_element, new_element = element_id(old_element), element_id(new_element)
     old_id, new_id = unstamped(old_element), unstamped(new_element)
     if old_id == new_id == MSGPACK:
         evolution = _schemas(old, new)

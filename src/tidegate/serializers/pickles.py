@@ -42,7 +42,9 @@ def pickle_warning(what: str, serializer: str) -> str | None:
 
     what: the state, as a reader knows it: 'state model of operator totals'. serializer: the id that it is stored with.
     """
-    if unstamped(element_id(serializer)) != PICKLE:
+    while (inner := unstamped(element_id(serializer))) != serializer:
+        serializer = inner
+    if serializer != PICKLE:
         return None
     return (
         f"{what} is pickled: its class can never change or move, reading it back runs code of whoever can write the "

@@ -28,11 +28,20 @@ V = TypeVar("V")
 _PICKLED_WHOLE = PickleSerializer[list[Any]](list, "a list that was one pickle")
 
 
+class ListOf:
+    """A declared type whose values are lists of what msgspec does not write; see `list_of`."""
+
+    __slots__ = ("element",)
+
+    def __init__(self, element: Any) -> None:
+        self.element = element
+
+
 class OpaqueListSerializer(Generic[E]):
     """Whole lists of elements that another serializer than msgpack writes."""
 
     immutable = False
-    classes: frozenset[type] = frozenset()
+    classes: frozenset[type] = frozenset({list})
     __slots__ = ("_element", "id", "label", "type_spelling")
 
     def __init__(self, element: Serializer[E], label: str = "") -> None:

@@ -1,13 +1,14 @@
 """What a program says about windows: what it may, what is refused where it stands, and what two jobs do not share."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 import tidegate as tg
+from tests.unit.operators.rescaling import Subtasks
 from tests.unit.runtime.harness import HandSource
-from tidegate.errors import InvalidError
+from tidegate.errors import InvalidError, UserCodeError
 
 COUNT: tg.Aggregate[Any, int, int] = tg.Aggregate(
     type=int,
@@ -16,6 +17,25 @@ COUNT: tg.Aggregate[Any, int, int] = tg.Aggregate(
     merge=lambda one, other: one + other,
     result=lambda count: count,
 )
+
+MINUTES = tg.TumblingEventTimeWindows("1m")
+
+
+class Unmerged(tg.Trigger):
+    def on_element(self, value: Any, timestamp: Any, window: Any, ctx: tg.TriggerContext) -> tg.TriggerResult:
+        return tg.TriggerResult.FIRE
+
+
+class Changing(Unmerged):
+    state_type = list[int]
+
+
+class Last(tg.ProcessWindowFunction[str, Any, str]):
+    seen = tg.WindowState(int, default=0)
+    last = tg.ValueState(str, default="")
+
+    def process(self, ctx: tg.WindowContext[str], records: list[Any]) -> list[str]:
+        return [self.last.value()]
 
 
 def keyed() -> tg.KeyedStream[str, str]:
@@ -37,6 +57,28 @@ def test_windows_that_are_cut_in_another_way_do_not_share_their_state() -> None:
     assert len(names) == 3
 
 
+def test_what_a_window_keeps_says_how_it_is_cut_and_triggered_but_not_with_which_numbers() -> None:
+    def names(trigger: tg.Trigger | None, windows: Any = MINUTES) -> list[str]:
+        return states_of(keyed().window(windows, trigger=trigger).aggregate(COUNT, Last(), name="it"))
+
+    cut = "tumbling-windows-of-1m"
+    assert names(None) == [".event-timers", f".window-state-seen-{cut}", f".windows-{cut}", "last"]
+    assert names(tg.EventTimeTrigger()) == names(None)
+    purging = tg.PurgingTrigger(tg.EventTimeTrigger(early=tg.CountTrigger(3)))
+    how = f"{cut}-PurgingTrigger-of-EventTimeTrigger-with-early-CountTrigger"
+    states = [".event-timers", ".timers", f".triggers-{how}", f".window-state-seen-{cut}", f".windows-{how}", "last"]
+    assert names(purging) == states
+    assert names(tg.CountTrigger(3)) == names(tg.CountTrigger(4))
+    by_clock = tg.TumblingProcessingTimeWindows("1m")
+    assert names(tg.ProcessingTimeTrigger(), by_clock) == names(None, by_clock)
+    assert names(None, by_clock)[0] == ".timers"
+
+
+def test_a_count_window_keeps_accumulators_and_how_many_records_a_key_has_had() -> None:
+    stream = keyed().count_window(10, 5).aggregate(COUNT, name="it")
+    assert states_of(stream) == [".counts", ".windows-windows-of-10-records-every-5"]
+
+
 @pytest.mark.parametrize(
     ("make", "said"),
     [
@@ -49,6 +91,49 @@ def test_windows_that_are_cut_in_another_way_do_not_share_their_state() -> None:
         (lambda: tg.SlidingEventTimeWindows("1m", "2m"), "leave gaps"),
         (lambda: keyed().window(tg.EventTimeSessionWindows("1m")).aggregate(sum, name="it"), "an aggregate is needed"),  # type: ignore[call-overload]
         (lambda: keyed().window(tg.EventTimeSessionWindows("1m")).reduce(lambda a, b: a, name="it"), "not known"),
+        (lambda: keyed().window(tg.GlobalWindows), "window was given GlobalWindows"),  # type: ignore[arg-type]
+        (lambda: keyed().window(tg.GlobalWindows(), allowed_lateness="1s"), "no record comes late to global windows"),
+        (
+            lambda: keyed().window(tg.TumblingProcessingTimeWindows("1m"), late=tg.SideOutput("late")),
+            "no record comes late to tumbling windows of 1m of processing time",
+        ),
+        (lambda: keyed().window(MINUTES, trigger=tg.CountTrigger), "window was given the class CountTrigger"),  # type: ignore[arg-type]
+        (lambda: keyed().window(MINUTES, trigger="count"), "window was given str"),  # type: ignore[arg-type]
+        (lambda: keyed().window(tg.EventTimeSessionWindows("1m"), trigger=Unmerged()), "cannot merge what it keeps"),
+        (
+            lambda: keyed().window(
+                tg.EventTimeSessionWindows("1m"), trigger=tg.PurgingTrigger(tg.EventTimeTrigger(early=Unmerged()))
+            ),
+            "cannot merge what it keeps",
+        ),
+        (
+            lambda: keyed().window(
+                tg.TumblingProcessingTimeWindows("1m"),
+                trigger=tg.ProcessingTimeoutTrigger(tg.ContinuousEventTimeTrigger("1s"), "1s"),
+            ),
+            "have no time in common",
+        ),
+        (lambda: keyed().window(MINUTES, trigger=Changing()).aggregate(COUNT, name="it"), "whose values can change"),
+        (lambda: tg.CountTrigger(0), r"CountTrigger\(0\) counts no records"),
+        (lambda: tg.ContinuousEventTimeTrigger("0"), "interval of a ContinuousEventTimeTrigger: '0' is no time"),
+        (
+            lambda: tg.ProcessingTimeoutTrigger(tg.NeverTrigger(), "soon"),
+            "timeout of a ProcessingTimeoutTrigger: 'soon'",
+        ),
+        (lambda: tg.PurgingTrigger(tg.NeverTrigger), "a PurgingTrigger was given the class NeverTrigger"),  # type: ignore[arg-type]
+        (lambda: tg.EventTimeTrigger(late=3), "late of an EventTimeTrigger was given int"),  # type: ignore[arg-type]
+        (lambda: keyed().count_window(0), "size of a count window: 0 is no number of records"),
+        (lambda: keyed().count_window(2, 3), "windows of 2 records every 3 leave some out"),
+        (
+            lambda: keyed().window(MINUTES).aggregate(COUNT, name="it", side_outputs=[tg.SideOutput("a")]),  # type: ignore[call-overload]
+            "no window function that could write to them",
+        ),
+        (lambda: keyed().window(MINUTES).aggregate(COUNT, Last, name="it"), "was given the class Last instead"),  # type: ignore[arg-type]
+        (
+            lambda: keyed().window(tg.EventTimeSessionWindows("1m")).process(Last(), name="it", type=str),
+            r"Last declares a WindowState \(seen\), and sessions become one",
+        ),
+        (lambda: tg.WindowState(list[int], default=[]), "would be shared by all keys"),
     ],
 )
 def test_what_cannot_be_a_window_is_refused_where_it_is_written(make: Callable[[], object], said: str) -> None:
@@ -73,13 +158,12 @@ def test_panes_of_a_calendar_follow_each_other_without_a_gap_over_years() -> Non
         at = pane.end
 
 
-def emitted(function: Callable[[tg.WindowContext, list[str]], Any]) -> list[Any]:
+def emitted(function: Callable[[tg.WindowContext[str], list[str]], Any]) -> list[Any]:
     """What `function` gives for one window."""
     stream = keyed().window(tg.TumblingEventTimeWindows("10ms")).process(function, name="it", type=str)
-    operator: Any = stream._builder.node(stream._operator).factory()  # type: ignore[misc]
-    window = tg.TimeWindow(0, 10)
-    outputs: Iterable[Any] = operator._spec.emit("key", window, ["a", "b"])
-    return list(outputs)
+    subtasks = Subtasks(stream._builder.node(stream._operator))
+    subtasks.batch([("key", 3, "a"), ("key", 5, "b")])
+    return [value for _, _, value in subtasks.end()]
 
 
 def test_a_window_function_may_give_nothing_and_may_not_give_one_text() -> None:
@@ -87,5 +171,5 @@ def test_a_window_function_may_give_nothing_and_may_not_give_one_text() -> None:
     assert emitted(lambda context, records: [f"{context.key} {context.window.start} {'+'.join(records)}"]) == [
         "key 0 a+b"
     ]
-    with pytest.raises(TypeError, match="would be taken apart"):
+    with pytest.raises(UserCodeError, match="would be taken apart"):
         emitted(lambda context, records: "text")

@@ -1,0 +1,157 @@
+"""What all window operators have in common: timers, accumulators, results, and what comes too late.
+
+What an operator calls its watermark is how far the time has come by which its windows are cut. A window is complete
+when the watermark has reached its `max_timestamp`. Nothing is kept here that is not in the state.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from tidegate.elements import Batch
+from tidegate.errors import InvalidError
+from tidegate.operators.context import OutputBuffer
+from tidegate.operators.contracts import OperatorContext
+from tidegate.operators.keyed import backend_of, keys_of
+from tidegate.operators.timers import EVENT_TIMERS, TimerQueue
+from tidegate.operators.user_code import as_refusal, describe, raise_user_error
+from tidegate.operators.windows.spec import Add, WindowSpec
+from tidegate.state.descriptors import InternalMapState
+
+
+class BaseWindowOperator:
+    """See the module."""
+
+    def __init__(self, spec: WindowSpec) -> None:
+        self._spec = spec
+        self._function = None if spec.function is None else spec.function()
+        self._queues: dict[str, TimerQueue] = {}
+        """By the name of their state."""
+        self.records_skipped = 0
+        """Records that were too late for every window, where they do not go to a side output."""
+
+    def open(self, context: OperatorContext) -> None:
+        self._operator = context
+        self._watermark = context.watermark
+        self._backend = backend_of(context)
+        self._accumulators = self._spec.accumulators(self._backend)
+        self._register()
+        if self._function is not None:
+            self._function.open(context, self._current_watermark)
+        # Last, because afterwards some key is the current one, and there is none while the function is opened.
+        for queue in self._queues.values():
+            queue.load()
+
+    def _register(self) -> None:
+        """The rest of the state."""
+        self._timers = self._queue(EVENT_TIMERS)
+
+    def _queue(self, descriptor: InternalMapState[int, bool]) -> TimerQueue:
+        queue = self._queues[descriptor.name] = TimerQueue(self._backend, descriptor)
+        return queue
+
+    def _current_watermark(self) -> int:
+        """How far event time has come."""
+        return self._watermark
+
+    def process(self, batch: Batch) -> Iterator[Batch]:
+        outputs = self._process(batch, keys_of(batch, self._operator), self._stamps_of(batch))
+        return outputs if self._function is None else self._function.around(outputs, len(batch))
+
+    def _stamps_of(self, batch: Batch) -> Sequence[Any]:
+        """The time of each record by which it has its windows."""
+        if batch.timestamps is None:
+            raise InvalidError(
+                f"records without timestamps came to the windows of operator {self._operator.operator}",
+                remedy="Give their source, or the stream, a watermark strategy.",
+            )
+        return batch.timestamps
+
+    def _process(self, batch: Batch, keys: list[Any], stamps: Sequence[Any]) -> Iterator[Batch]:
+        raise NotImplementedError
+
+    def _close(self, key: Any, timestamp: int) -> Iterable[tuple[Any, Any]]:
+        """A timer of the current key: the windows that are complete at this time, with accumulators. What is not needed
+        any more is removed when the last was taken."""
+        raise NotImplementedError
+
+    def advance_watermark(self, watermark: int, must_stop: Callable[[], bool]) -> Iterator[Batch] | None:
+        self._watermark = max(self._watermark, watermark)
+        due = self._timers.next
+        return None if due is None or due > self._watermark else self._fire(must_stop)
+
+    def _fire(self, must_stop: Callable[[], bool]) -> Iterator[Batch]:
+        outputs = self._closed(must_stop)
+        return outputs if self._function is None else self._function.around(outputs, 0)
+
+    def _closed(self, must_stop: Callable[[], bool]) -> Iterator[Batch]:
+        waiting = self._buffer()
+        for timestamp, key, _ in self._timers.take_due(self._watermark, self._operator.batch_size, must_stop):
+            for window, accumulator in self._close(key, timestamp):
+                yield from self._emit(waiting, key, window, accumulator, window.max_timestamp)
+        yield from waiting.take()
+
+    def _buffer(self, timed: bool = True) -> OutputBuffer:
+        if self._function is None:
+            return OutputBuffer((), timed)
+        buffer = OutputBuffer(self._function.tags, timed)
+        self._function.collect_into(buffer)
+        return buffer
+
+    def _emit(
+        self, waiting: OutputBuffer, key: Any, window: Any, accumulator: Any, stamp: int | None
+    ) -> Iterator[Batch]:
+        """The results of a window of the current key."""
+        size, outputs = self._operator.batch_size, None
+        try:
+            if self._function is None:
+                outputs = self._spec.emit(key, window, accumulator)
+            else:
+                outputs = self._function.emit(key, window, accumulator, stamp)
+            for value in outputs:
+                waiting.main.values.append(value)
+                if len(waiting.main) + waiting.side_records >= size:
+                    yield from waiting.take(stamp)
+            if stamp is not None:
+                waiting.stamp(stamp)
+            if waiting.side_records >= size:
+                yield from waiting.take()
+        except Exception as error:
+            doing = f"on window {describe(window)} of key {describe(key)}"
+            raise_user_error(as_refusal(error, outputs), self._operator, doing)
+
+    def _removed(self, key: Any, window: Any) -> None:
+        """A window of the current key is gone."""
+        if self._function is not None:
+            self._function.clear(key, window)
+
+    def _added(self, add: Add, accumulator: Any, value: Any) -> Any:
+        try:
+            return add(accumulator, value)
+        except Exception as error:
+            raise_user_error(error, self._operator, f"on record {describe(value)}")
+
+    def _merged(self, one: Any, other: Any) -> Any:
+        try:
+            return self._spec.merge(one, other)
+        except Exception as error:
+            raise_user_error(error, self._operator, f"when merging accumulator {describe(other)}")
+
+    def _set_aside(self, batch: Batch, positions: Sequence[int]) -> list[Batch]:
+        """Records that are too late."""
+        if self._spec.late_tag is None:
+            self.records_skipped += len(positions)
+            return []
+        assert batch.timestamps is not None
+        values, stamps = batch.values, batch.timestamps
+        picked = [values[i] for i in positions], [stamps[i] for i in positions]
+        return [Batch(picked[0], None, picked[1], self._spec.late_tag)]
+
+    def _is_too_late(self, window: Any) -> bool:
+        return window.max_timestamp + self._spec.lateness <= self._watermark  # type: ignore[no-any-return]
+
+    def end_of_input(self) -> Iterable[Batch]:
+        return ()
+
+    def close(self) -> None:
+        if self._function is not None:
+            self._function.close()
