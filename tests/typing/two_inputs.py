@@ -101,3 +101,34 @@ def chain(orders: tg.Stream[Order], rules: tg.Stream[Rule]) -> None:
     by_user.connect(rules)  # error: has no keys
     orders.connect(by_name)  # error: has keys
     by_user.connect(rules.key_by(lambda rule: 7)).process(KeyedBoth(), name="both")  # error: keys of another type
+
+
+def priced(order: Order, rule: Rule) -> int:
+    return order.amount * len(rule.name)
+
+
+def priced_if_ruled(order: Order, rule: Rule | None) -> str:
+    return order.user if rule is None else rule.name
+
+
+def either(order: Order | None, rule: Rule | None) -> float:
+    return 0.5
+
+
+def joins(orders: tg.Stream[Order], rules: tg.Stream[Rule]) -> None:
+    by_user = orders.key_by(lambda order: order.user)
+    by_name = rules.key_by(lambda rule: rule.name)
+    both, hours = (Order, Rule), tg.TumblingEventTimeWindows("1h")
+    left, full = by_user.temporal_join, by_user.interval_join
+    assert_type(by_user.temporal_join(by_name, priced, name="a", types=both, within="1h"), tg.Stream[int])
+    assert_type(left(by_name, priced_if_ruled, name="b", types=both, how="left"), tg.Stream[str])
+    assert_type(full(by_name, either, name="c", types=both, how="full", lower="-5s", upper="5s"), tg.Stream[float])
+    assert_type(by_user.window_join(by_name, hours, priced, name="d", types=both), tg.Stream[int])
+    assert_type(by_user.window_join(by_name, hours, either, name="e", types=both, how="right"), tg.Stream[float])
+
+    left(by_name, priced, name="f", types=both, how="left")  # error: there may be no rule
+    left(by_name, either, name="g", types=both, how="full")  # error: a version alone gives nothing
+    left(by_name, lambda order, rule: rule.nothing, name="h", types=both)  # error: no such attribute
+    left(by_name, priced, name="i", types=(Rule, Order))  # error: the other way round
+    left(rules, priced, name="j", types=both)  # error: has no keys
+    by_user.window_join(by_name, hours, priced_if_ruled, name="k", types=both, how="full")  # error: may be no order
