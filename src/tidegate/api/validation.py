@@ -18,6 +18,8 @@ from tidegate.ids import OperatorName, is_name
 from tidegate.state.descriptors import StateDescriptor, ValueState, collect_descriptors
 from tidegate.state.key_groups import KeyChecker
 
+_TAKES_ALL = ("flat_map", "map_batch", "process_batch")
+"""Those that take all that their function yields."""
 NAME_REMEDY = "Use 1 to 64 of the characters A-Z, a-z, 0-9, '_' and '-'."
 
 
@@ -52,7 +54,7 @@ def check_function(operator: str, kind: str, function: object) -> None:
             f"operator {operator}: {kind} was given an async function; nothing would await it",
             remedy="Give a plain function.",
         )
-    if kind != "flat_map" and _is(inspect.isgeneratorfunction, function):
+    if kind not in _TAKES_ALL and _is(inspect.isgeneratorfunction, function):
         raise InvalidError(
             f"operator {operator}: {kind} was given a generator function, whose result is a generator and not a value",
             remedy="Use flat_map, which emits everything that the function yields, or return the value.",
@@ -68,7 +70,7 @@ def check_key_type(operator: str, key_type: Any) -> str:
     try:
         return KeyChecker(operator, key_type).key_type
     except InvalidError as error:
-        raise _about(operator, error) from error
+        raise about(operator, error) from error
 
 
 def check_instance(operator: str, what: str, thing: object, methods: tuple[str, ...]) -> None:
@@ -92,6 +94,15 @@ def check_watermarks(operator: str, strategy: object) -> None:
         raise InvalidError(
             f"operator {operator} was given {_type_of(strategy)} where a watermark strategy is needed",
             remedy='Make one: WatermarkStrategy.for_bounded_out_of_orderness("5s").',
+        )
+
+
+def check_not_aligned(operator: str, strategy: WatermarkStrategy[Any]) -> None:
+    """Whether `strategy` leaves its records as they come: only what reads them can wait."""
+    if strategy.alignment is not None:
+        raise InvalidError(
+            f"operator {operator} was given a watermark strategy that is {strategy.alignment}, and is no source",
+            remedy="Give such a strategy to the source: job.source(..., watermarks=strategy).",
         )
 
 
@@ -122,7 +133,7 @@ def declared_states(operator: str, function: object) -> dict[str, StateDescripto
     try:
         return collect_descriptors(function)
     except InvalidError as error:
-        raise _about(operator, error) from error
+        raise about(operator, error) from error
 
 
 def declarations(states: Mapping[str, StateDescriptor[Any]]) -> tuple[StateDeclaration, ...]:
@@ -142,7 +153,7 @@ def reduced_state(operator: str, function: Callable[..., Any], declared: Any) ->
     try:
         return ValueState(state_type, name="value")
     except InvalidError as error:
-        raise _about(operator, error) from error
+        raise about(operator, error) from error
 
 
 def _returned_type(function: Callable[..., Any]) -> Any:
@@ -243,7 +254,8 @@ def _check_read(node: LogicalNode, read: set[tuple[OperatorName, str | None]]) -
         )
 
 
-def _about(operator: str, error: InvalidError) -> InvalidError:
+def about(operator: str, error: InvalidError) -> InvalidError:
+    """`error`, saying of which operator it is."""
     return InvalidError(f"operator {operator}: {error.failure.message}", remedy=error.failure.remedy)
 
 

@@ -51,11 +51,18 @@ class Timestamper:
         return call_each(self._assigner, batch.values, failed)[0]
 
     def _refuse(self, values: list[Any], stamps: list[Any], context: OperatorContext) -> None:
-        position = next(i for i, stamp in enumerate(stamps) if type(stamp) is not int or not LEAST < stamp < MOST)
-        wrong = TypeError(
-            f"{stamps[position]!r} is no timestamp; give whole milliseconds since 1970: int(seconds * 1000)"
-        )
-        raise_user_error(wrong, context, f"when taking the timestamp of record {describe(values[position])}")
+        for value, stamp in zip(values, stamps, strict=True):
+            try:
+                checked_timestamp(stamp)
+            except TypeError as error:
+                raise_user_error(error, context, f"when taking the timestamp of record {describe(value)}")
+
+
+def checked_timestamp(stamp: object) -> int:
+    """`stamp`, if it can be the timestamp of a record. Raises TypeError."""
+    if type(stamp) is int and LEAST < stamp < MOST:
+        return stamp
+    raise TypeError(f"{stamp!r} is no timestamp; give whole milliseconds since 1970: int(seconds * 1000)")
 
 
 class TimestampsOperator(StatelessOperator):

@@ -63,6 +63,11 @@ def value_column(info: StateInfo) -> Column:
     return _map(_column(schema_or_none(key)), column) if info.kind in MAPS else column
 
 
+def schema_column(schema: Schema) -> Column:
+    """The column of values of a declared type."""
+    return _column(schema)
+
+
 # ---- by schema -----------------------------------------------------------------------------------------------------
 
 

@@ -311,3 +311,8 @@ def test_a_reduce_takes_the_type_of_its_state_from_the_annotation(job: tg.Job) -
     running_totals(job).key_by(lambda total: total.user).reduce(later, name="last").sink(NullSink(), name="out")
     (state,) = job.graph().node(OperatorName("last")).states
     assert "Total" in state.value_type
+
+
+def test_watermarks_in_the_middle_of_a_job_cannot_be_aligned(job: tg.Job) -> None:
+    strategy = tg.WatermarkStrategy.for_monotonous_timestamps().with_watermark_alignment("g", "5m")
+    refused(lambda: orders(job).assign_timestamps_and_watermarks(strategy), "timestamps-1", "aligned in g", "source")
