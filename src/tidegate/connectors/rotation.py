@@ -5,7 +5,7 @@ never read a split further than the records that it hands out.
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import msgspec
 
@@ -28,13 +28,24 @@ class RotatingReader:
         self._waiting: deque[SplitState] = deque()
         self._idle = 0
         """How many have had nothing, one after another."""
+        self._paused: set[str] = set()
+        self._left_out: dict[str, SplitState] = {}
+        """Those of the paused ones whose turn has come."""
 
     def add_splits(self, splits: Sequence[SplitState]) -> None:
         self._waiting.extend(splits)
 
+    def pause_or_resume_splits(self, to_pause: Collection[str], to_resume: Collection[str]) -> None:
+        self._paused.update(to_pause)
+        self._paused.difference_update(to_resume)
+        self._waiting.extend(self._left_out.pop(id) for id in to_resume if id in self._left_out)
+
     def poll(self, max_records: int) -> Fetched | None:
         for _ in range(min(LOOKS, len(self._waiting) - self._idle)):
             split = self._waiting[0]
+            if split.id in self._paused:
+                self._left_out[split.id] = self._waiting.popleft()
+                continue
             fetched = self._read(split, max_records)
             self._waiting.popleft()
             if fetched is None:
@@ -57,4 +68,5 @@ class RotatingReader:
 
     def close(self) -> None:
         self._waiting.clear()
+        self._left_out.clear()
         self._release()

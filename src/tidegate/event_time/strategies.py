@@ -14,7 +14,9 @@ from typing import Any, Generic, Protocol, TypeVar
 from tidegate.config.values import format_duration, parse_positive_duration
 from tidegate.elements import MIN_WATERMARK
 from tidegate.errors import InvalidError
+from tidegate.event_time.alignment import WatermarkAlignment
 from tidegate.event_time.durations import seconds_of
+from tidegate.ids import is_name
 
 Record = TypeVar("Record", contravariant=True)
 
@@ -70,6 +72,8 @@ class WatermarkStrategy(Generic[Record]):
     """Gives a record's timestamp; None takes the one that the source has read with it."""
     idle_after: float | None = None
     """Seconds without a record after which a split is not waited for; None waits for ever."""
+    alignment: WatermarkAlignment | None = None
+    """How far a split may be ahead of others; None: as far as it comes."""
 
     @staticmethod
     def for_bounded_out_of_orderness(bound: str | timedelta) -> "WatermarkStrategy[Any]":
@@ -117,6 +121,38 @@ class WatermarkStrategy(Generic[Record]):
         InvalidError for what is no duration, or none at all."""
         return replace(self, idle_after=seconds_of("with_idleness", timeout, parse_positive_duration))
 
+    def with_watermark_alignment(
+        self, group: str, max_drift: str | timedelta, update_interval: str | timedelta = "1s"
+    ) -> "WatermarkStrategy[Record]":
+        """A split whose watermark is more than `max_drift` ('5m', of event time) ahead of the slowest one of `group` is
+        not read until the others have caught up: so what waits behind the sources for event time stays bounded. All
+        splits of all sources of the job that name the same group belong to it. Idle splits and those that have ended
+        hold nobody back; one that stays empty and never becomes idle holds back all.
+
+        update_interval: between two reports of a source's subtask to the JobManager; while old records go by quickly
+        there are up to twenty times as many, and the group comes no further than about `max_drift` with each. For
+        sources only. Raises InvalidError for a group without a name, for what is no duration, or none at all, and for a
+        strategy without watermarks.
+        """
+        if not _is_group(group):
+            raise InvalidError(
+                f"with_watermark_alignment: {group!r} is no name for a group",
+                remedy="Use 1 to 64 of A-Z, a-z, 0-9, '_', '-'.",
+            )
+        if self.generator is NoWatermarks:
+            raise InvalidError(
+                "with_watermark_alignment: a source without watermarks would hold its group back for ever",
+                remedy="Give it another strategy, or leave it out of the group.",
+            )
+        drift = seconds_of("with_watermark_alignment", max_drift, parse_positive_duration)
+        interval = seconds_of("with_watermark_alignment", update_interval, parse_positive_duration)
+        return replace(self, alignment=WatermarkAlignment(group, round(drift * 1000), interval))
+
     def __str__(self) -> str:
         idle = "" if self.idle_after is None else f", idle after {format_duration(self.idle_after)}"
-        return f"{self.description}{', own timestamps' if self.timestamp_assigner else ''}{idle}"
+        aligned = "" if self.alignment is None else f", {self.alignment}"
+        return f"{self.description}{', own timestamps' if self.timestamp_assigner else ''}{idle}{aligned}"
+
+
+def _is_group(group: object) -> bool:
+    return isinstance(group, str) and is_name(group)

@@ -11,7 +11,7 @@ Death. A process may die between any two statements, and it may be stopped, pres
 here may rely on `close`, `__del__`, `finally` or `atexit` for correctness; they are for manners.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 import msgspec
@@ -177,6 +177,18 @@ class SourceReader(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+@runtime_checkable
+class PausingReader(SourceReader, Protocol):
+    """A reader that can leave single splits out, for the alignment of watermarks. One that cannot is not polled while
+    all of its splits are too far ahead, and reads on in all of them otherwise."""
+
+    def pause_or_resume_splits(self, to_pause: Collection[str], to_resume: Collection[str]) -> None:
+        """Between two polls: bring nothing of the first ones until they are among the others; then all that follows
+        what `poll` has brought of each. What was fetched ahead of them must not keep others from being read. All were
+        given to `add_splits`, none has finished."""
+        ...
 
 
 class SourceInspection(Protocol):

@@ -16,7 +16,7 @@ from tidegate.elements import Batch
 from tidegate.errors import InternalError
 from tidegate.event_time.progress import EventTimeProgress
 from tidegate.ids import CheckpointId
-from tidegate.operators.contracts import Deserializer, SourceReader
+from tidegate.operators.contracts import Deserializer, PausingReader, SourceReader
 from tidegate.operators.stateless import FAIL, FunctionOperator
 from tidegate.operators.timestamps import Timestamper
 from tidegate.operators.user_code import OnError, raise_user_error
@@ -30,7 +30,9 @@ class SourceInput:
     def __init__(self, reader: SourceReader, progress: EventTimeProgress | None = None) -> None:
         """`progress`: of event time, where the source's records are given any."""
         self._reader = reader
+        self._pauses = reader.pause_or_resume_splits if isinstance(reader, PausingReader) else None
         self._progress = progress
+        self._is_aligned = progress is not None and progress.strategy.alignment is not None
         self._splits: dict[str, SplitState] = {}
         self._unfinished = 0
         self._no_more = False
@@ -72,6 +74,10 @@ class SourceInput:
 
     def poll(self, max_records: int) -> Batch | None:
         """The next records, raw; None when there are none now. An empty batch only moves a position."""
+        if self._progress is not None:
+            self._progress.polls += 1
+            if self._is_aligned and self._has_to_wait():
+                return None
         fetched = self._reader.poll(max_records)
         if fetched is None:
             return None
@@ -88,6 +94,21 @@ class SourceInput:
             if fetched.finished:
                 self._progress.ended(split.id)
         return Batch(fetched.values, None, fetched.timestamps)
+
+    def align(self, bound: int) -> None:
+        """Splits whose watermark is beyond `bound` are not to be read until it is told anew."""
+        if self._progress is not None:
+            self._progress.align(bound)
+
+    def _has_to_wait(self) -> bool:
+        """Let the reader leave out what is too far ahead; if it cannot do that, it waits when all of it is."""
+        assert self._progress is not None
+        to_pause, to_resume = self._progress.pause_and_resume()
+        if self._pauses is None:
+            return self._progress.is_held
+        if to_pause or to_resume:
+            self._pauses(to_pause, to_resume)
+        return False
 
     def capture(self, checkpoint: CheckpointId) -> tuple[SplitState, ...]:
         """`splits`, for this checkpoint; kept until it is completed or abandoned."""

@@ -10,6 +10,7 @@ at single records.
 
 from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
+from typing import TypeGuard
 
 import msgspec
 
@@ -73,7 +74,7 @@ class Chain:
         self._timed = [
             (position, operator)
             for position, (name, operator) in enumerate(operators)
-            if isinstance(operator, TimerOperator) and name not in ended
+            if _has_timers(operator) and name not in ended
         ]
         """Those that may have timers, the one whose turn is next first."""
         self._in_event_time = [
@@ -188,3 +189,8 @@ class Chain:
     def _enter(self, position: int, batch: Batch) -> None:
         self._records_in[position] += len(batch)
         self._working.append((position, iter(self._operators[position].process(batch))))
+
+
+def _has_timers(operator: Operator) -> TypeGuard[TimerOperator]:
+    """Asked of its class: `isinstance` asks for the value of `next_timer`, which there may only be behind `open`."""
+    return hasattr(type(operator), "fire_timers")

@@ -69,6 +69,8 @@ class RuntimeOptions(msgspec.Struct, frozen=True):
     """Bytes that such a backend may keep in a worker's memory."""
     allow_non_restored_state: bool = False
     """States that the program does not declare any more are dropped."""
+    checks_mutation: bool = False
+    """Whether objects in memory are looked after for changes that the state was not told of; for tests."""
     pool_limit: int = 10
     """Transactions that a sink's subtask may hold at once: 4 + 2 x tolerable failures."""
 
@@ -103,6 +105,14 @@ class AssignSplits(msgspec.Struct, frozen=True, tag=True):
     splits: tuple[SplitState, ...]
     no_more: bool
     """No further split will come: when those it has are finished, the source has ended."""
+
+
+class AlignWatermarks(msgspec.Struct, frozen=True, tag=True):
+    """The answer to `WatermarkReported`, or news of its group: this source task does not read splits whose watermark is
+    beyond `bound`."""
+
+    task: TaskId
+    bound: int
 
 
 class Drain(msgspec.Struct, frozen=True, tag=True):
@@ -145,6 +155,14 @@ class TaskFailed(msgspec.Struct, frozen=True, tag=True):
     failure: Failure
 
 
+class WatermarkReported(msgspec.Struct, frozen=True, tag=True):
+    """So far has a task of an aligned source come. Said again and again, new or not, and answered each time."""
+
+    task: TaskId
+    watermark: int
+    is_idle: bool
+
+
 class OperatorMetrics(msgspec.Struct, frozen=True, array_like=True):
     """Counts since the attempt began."""
 
@@ -161,9 +179,26 @@ class WorkerMetrics(msgspec.Struct, frozen=True, tag=True):
     operators: tuple[OperatorMetrics, ...]
 
 
-ToWorker = Deploy | AssignSplits | Drain | StopWorker | TriggerCheckpoint | CheckpointCompleted | CheckpointAbandoned
+ToWorker = (
+    Deploy
+    | AssignSplits
+    | AlignWatermarks
+    | Drain
+    | StopWorker
+    | TriggerCheckpoint
+    | CheckpointCompleted
+    | CheckpointAbandoned
+)
 ToJobManager = (
-    WorkerReady | TaskRunning | TaskEnded | TaskFailed | WorkerMetrics | Acknowledge | Decline | CommitsReported
+    WorkerReady
+    | TaskRunning
+    | TaskEnded
+    | TaskFailed
+    | WatermarkReported
+    | WorkerMetrics
+    | Acknowledge
+    | Decline
+    | CommitsReported
 )
 
 encode = msgspec.msgpack.Encoder().encode

@@ -33,6 +33,7 @@ from tidegate.graph.physical import PhysicalGraph
 from tidegate.ids import Attempt, CheckpointId, LogInstance, OperatorName, TaskId, VertexName, WorkerIndex
 from tidegate.operators.contracts import starts_at_end
 from tidegate.runtime.control import (
+    AlignWatermarks,
     AssignSplits,
     Deploy,
     Drain,
@@ -41,8 +42,10 @@ from tidegate.runtime.control import (
     TaskRunning,
     ToJobManager,
     ToWorker,
+    WatermarkReported,
     WorkerReady,
 )
+from tidegate.scheduling.alignment import SourceAlignment
 from tidegate.scheduling.enumerator import SplitEnumerator
 from tidegate.scheduling.protocol import (
     Command,
@@ -114,6 +117,7 @@ class Deployment:
         self._unpinned: frozenset[OperatorName] = frozenset()
         """Sources whose splits wait until a checkpoint has the positions at which they begin."""
         self._coordinator: Coordinator | None = None
+        self._alignment = SourceAlignment(graph, physical)
         self._has_begun = False
         self.is_drained = False
         """Whether its sources were told that their inputs end."""
@@ -223,11 +227,14 @@ class Deployment:
             case TaskEnded(task) if task not in self._ended:
                 self._ended.add(task)
                 has_all = len(self._ended) == len(self._physical.tasks)
-                return self.coordinate(checkpoints.AllTasksEnded(), now) if has_all else []
+                over = self.coordinate(checkpoints.AllTasksEnded(), now) if has_all else []
+                return self._send_bounds(self._alignment.ended(task)) + over
             case TaskFailed(_, failure):
                 return [AttemptFailed(failure)]
             case Acknowledge() | Decline() | CommitsReported():
                 return self.coordinate(message, now)
+            case WatermarkReported():
+                return self._send_bounds(self._alignment.reported(message))
             case _:
                 return []
 
@@ -344,6 +351,9 @@ class Deployment:
         sources = {vertex.name for vertex in self._physical.vertices if not self._physical.inputs(vertex.name)}
         workers = sorted({task.subtask for task in self._physical.tasks if task.vertex in sources})
         return [self._send(WorkerIndex(worker), message) for worker in workers]
+
+    def _send_bounds(self, bounds: Sequence[AlignWatermarks]) -> list[Outcome]:
+        return [self._send(WorkerIndex(bound.task.subtask), bound) for bound in bounds]
 
     def _send_all(self, message: ToWorker) -> list[Outcome]:
         return [self._send(worker, message) for worker in sorted(self._addresses)]

@@ -56,3 +56,33 @@ def test_a_few_splits_without_anything_are_one_poll() -> None:
     assert topic.reader(LOOKS).poll(100) is None
     assert topic.looks == LOOKS
     assert topic.reader(0).poll(100) is None
+
+
+def test_paused_splits_are_not_looked_at_and_take_their_turns_again_when_they_are_resumed() -> None:
+    topic = Topic({"0", "1", "2"})
+    reader = topic.reader(4)
+    reader.pause_or_resume_splits(["0", "2"], [])
+    assert [fetched.split for fetched in polls(reader)] == ["1"]
+    topic.looks = 0
+    assert reader.poll(100) is None
+    assert topic.looks == 2
+    reader.pause_or_resume_splits(["1", "3"], ["2"])
+    assert [fetched.split for fetched in polls(reader)] == ["2"]
+    reader.pause_or_resume_splits([], ["0", "1", "3"])
+    assert [fetched.split for fetched in polls(reader)] == ["0"]
+
+
+def test_a_split_that_is_paused_and_resumed_before_its_turn_keeps_it() -> None:
+    topic = Topic({"0", "1"})
+    reader = topic.reader(2)
+    reader.pause_or_resume_splits(["0"], [])
+    reader.pause_or_resume_splits([], ["0"])
+    assert [fetched.split for fetched in polls(reader)] == ["0", "1"]
+
+
+def test_all_splits_may_wait() -> None:
+    reader = Topic({"0", "1"}).reader(2)
+    reader.pause_or_resume_splits(["0", "1"], [])
+    assert polls(reader) == []
+    reader.pause_or_resume_splits([], ["0", "1"])
+    assert len(polls(reader)) == 2

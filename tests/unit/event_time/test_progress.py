@@ -56,14 +56,14 @@ def test_an_idle_split_is_not_waited_for() -> None:
     progress.able = 9.0
     came(progress, "a", 100)
     assert progress.advance() == Watermark(44)
-    assert progress.seconds_to_idleness == pytest.approx(1.0)
+    assert progress.seconds_to_look == pytest.approx(1.0)
     progress.able = 10.0
     assert progress.advance() == Watermark(94)
     came(progress, "b", 60)
     assert progress.advance() is None
     progress.able = 20.0
     assert progress.advance() == Watermark(94, is_idle=True)
-    assert progress.seconds_to_idleness is None
+    assert progress.seconds_to_look is None
     came(progress, "b", 200)
     assert progress.advance() == Watermark(194)
 
@@ -141,4 +141,125 @@ def test_a_strategy_says_in_words_what_two_processes_compare() -> None:
 )
 def test_what_cannot_be_a_strategy_is_refused_where_it_is_written(make: Callable[[], object], named: str) -> None:
     with pytest.raises(InvalidError, match=named.replace("(", r"\(")):
+        make()
+
+
+def test_W01_a_split_that_was_not_looked_at_is_not_idle_however_long_that_took() -> None:
+    progress = progress_of("a", "b", "c", strategy=FIVE_LATE.with_idleness("10s"))
+    for split in "abc":
+        came(progress, split, 100)
+    for _ in range(3):
+        progress.polls += 1
+        came(progress, "a", 1000)
+        progress.passed(600.0, found_nothing=False)
+        assert progress.reached == Watermark(94), "the others may have had no turn yet"
+    progress.polls += 1
+    progress.passed(600.0, found_nothing=False)
+    assert progress.reached == Watermark(994)
+
+
+def test_W01_the_time_that_single_records_take_is_counted_when_the_input_is_asked_again() -> None:
+    progress = progress_of("a", "b", strategy=FIVE_LATE.with_idleness("10s"))
+    for _ in range(50):
+        progress.passed(0.1, found_nothing=False)
+    assert progress.able == 0.0
+    progress.polls += 2
+    progress.passed(0.1, found_nothing=False)
+    assert progress.able == pytest.approx(5.1)
+
+
+def test_W01_one_long_wait_makes_nothing_idle_but_several_do() -> None:
+    progress = progress_of("a", strategy=FIVE_LATE.with_idleness("10s"))
+    came(progress, "a", 100)
+    for _ in range(3):
+        progress.passed(3600.0, found_nothing=True)
+        assert progress.reached == Watermark(94)
+    progress.passed(3600.0, found_nothing=True)
+    assert progress.reached == Watermark(94, is_idle=True)
+
+
+# ---- alignment -----------------------------------------------------------------------------------------------------
+
+
+def test_a_split_beyond_the_bound_is_paused_once_and_resumed_once() -> None:
+    progress = progress_of("a", "b")
+    came(progress, "a", 100)
+    assert progress.pause_and_resume() == (["a"], [])
+    assert progress.pause_and_resume() == ([], [])
+    assert not progress.is_held
+    came(progress, "b", 50)
+    progress.align(60)
+    assert progress.pause_and_resume() == ([], [])
+    progress.align(94)
+    progress.align(60)
+    assert progress.pause_and_resume() == ([], ["a"])
+    came(progress, "a", 101)
+    came(progress, "b", 150)
+    assert progress.pause_and_resume() == (["a", "b"], [])
+    assert progress.is_held
+
+
+def test_S23_a_split_that_has_ended_is_neither_paused_nor_resumed() -> None:
+    progress = progress_of("a", "b")
+    came(progress, "a", 100)
+    came(progress, "b", 100)
+    progress.ended("b")
+    assert progress.pause_and_resume() == (["a"], [])
+    progress.ended("a")
+    progress.align(1000)
+    assert progress.pause_and_resume() == ([], [])
+    assert not progress.is_held
+
+
+def test_restored_splits_wait_until_a_bound_is_told() -> None:
+    progress = EventTimeProgress(FIVE_LATE)
+    progress.assigned({"a": 94, "b": None})
+    assert progress.pause_and_resume() == (["a"], [])
+    progress.align(94)
+    assert progress.pause_and_resume() == ([], ["a"])
+
+
+def test_W01_idleness_is_not_counted_while_a_split_is_paused_and_begins_anew_behind_it() -> None:
+    progress = progress_of("a", "b", strategy=FIVE_LATE.with_idleness("10s"))
+    came(progress, "a", 1000)
+    progress.pause_and_resume()
+    for seconds in (4.0, 8.0, 12.0, 30.0):
+        progress.able = seconds
+        came(progress, "b", 50)
+    assert progress.reached == Watermark(44)
+    assert progress.seconds_to_look == pytest.approx(2.5)
+    progress.align(2000)
+    assert progress.pause_and_resume() == ([], ["a"])
+    progress.able = 39.0
+    assert progress.reached == Watermark(44)
+    progress.able = 40.0
+    assert progress.reached == Watermark(994, is_idle=True)
+
+
+def test_what_is_reached_is_known_before_it_is_said() -> None:
+    progress = progress_of("a")
+    came(progress, "a", 100)
+    assert (progress.reached, progress.merged) == (Watermark(94), Watermark(MIN_WATERMARK))
+    assert progress.advance() == Watermark(94)
+    assert EventTimeProgress(FIVE_LATE).reached is None
+
+
+def test_an_aligned_strategy_says_so_in_words() -> None:
+    assert str(FIVE_LATE.with_watermark_alignment("orders", "5m")) == (
+        "bounded out-of-orderness 5ms, aligned in orders within 5m every 1s"
+    )
+
+
+@pytest.mark.parametrize(
+    ("make", "named"),
+    [
+        (lambda: FIVE_LATE.with_watermark_alignment("", "5m"), "'' is no name for a group"),
+        (lambda: FIVE_LATE.with_watermark_alignment(7, "5m"), "7 is no name for a group"),  # type: ignore[arg-type]
+        (lambda: FIVE_LATE.with_watermark_alignment("g", "0s"), "with_watermark_alignment: '0s'"),
+        (lambda: FIVE_LATE.with_watermark_alignment("g", "5m", "soon"), "with_watermark_alignment: 'soon'"),
+        (lambda: WatermarkStrategy.no_watermarks().with_watermark_alignment("g", "5m"), "without watermarks"),
+    ],
+)
+def test_what_cannot_be_aligned_is_refused_where_it_is_written(make: Callable[[], object], named: str) -> None:
+    with pytest.raises(InvalidError, match=named):
         make()

@@ -176,6 +176,9 @@ class KafkaSourceReader:
         self._given: set[str] = set()
         self._reading: dict[TopicPartition, PartitionBuffer] = {}
         self._ready: deque[PartitionBuffer] = deque()
+        self._paused: set[str] = set()
+        self._left_out: dict[str, SplitState] = {}
+        """Those of the paused ones that are verified, from where each is to be read on."""
         self._buffered = 0
         self._size = BUFFERED_BYTES // BUFFERED_RECORDS
         """Bytes that a record is estimated to have."""
@@ -183,6 +186,29 @@ class KafkaSourceReader:
     def add_splits(self, splits: Sequence[SplitState]) -> None:
         self._given.update(split.id for split in splits)
         self._identity.add(splits)
+
+    def pause_or_resume_splits(self, to_pause: Collection[str], to_resume: Collection[str]) -> None:
+        """What was fetched of a paused split is let go, or the room for others would fill up with it; the consumer,
+        too, drops what it has of a partition that it is not to read for a while."""
+        self._paused.update(to_pause)
+        self._paused.difference_update(to_resume)
+        for id in to_pause:
+            self._let_go(id)
+        self._begin([self._left_out.pop(id) for id in to_resume if id in self._left_out])
+
+    def _let_go(self, id: str) -> None:
+        partition = partition_of(id)
+        buffer = self._reading.pop(partition, None)
+        if buffer is not None:
+            self._consumer.remove(partition)
+        buffer = buffer or next((ready for ready in self._ready if ready.split == id), None)
+        if buffer is None:
+            # It is not verified yet.
+            return
+        if buffer.has_more:
+            self._ready.remove(buffer)
+        self._buffered -= buffer.records
+        self._left_out[id] = buffer.rest
 
     def poll(self, max_records: int) -> Fetched | None:
         found = self._identity.verified()
@@ -198,7 +224,9 @@ class KafkaSourceReader:
         positions: dict[TopicPartition, int] = {}
         for split in splits:
             buffer = PartitionBuffer(split)
-            if buffer.is_complete:
+            if split.id in self._paused:
+                self._left_out[split.id] = split
+            elif buffer.is_complete:
                 self._ready.append(buffer)
             else:
                 self._reading[buffer.partition] = buffer
@@ -265,6 +293,16 @@ class PartitionBuffer:
     def is_complete(self) -> bool:
         """Nothing needs to be fetched any more."""
         return self._stop is not None and self._end >= self._stop
+
+    @property
+    def records(self) -> int:
+        """How many it has."""
+        return len(self._values)
+
+    @property
+    def rest(self) -> SplitState:
+        """The split, behind what was handed out."""
+        return SplitState(self.split, self._position, self._stop)
 
     @property
     def has_more(self) -> bool:

@@ -21,6 +21,9 @@ from tidegate.errors import LostDataError
 from tidegate.operators.reaching import open_inspection
 from tidegate.testing.conformance.source_kit import Reading, SourceKit, has_records, split_at
 
+MOST_TURNS = 10_000
+"""Of splits that are paused in turn, before what is missing is taken for lost."""
+
 
 class SourceConformance(SourceKit):
     """The suite: each test is one promise. What to override is in `SourceKit`."""
@@ -242,6 +245,44 @@ class SourceConformance(SourceKit):
         reading.close()
         assert reading.longest_poll < self.longest_poll
 
+    # ---- splits that wait for others -------------------------------------------------------------------------------
+
+    def test_a_paused_split_brings_nothing_and_the_others_are_read_to_their_ends(self) -> None:
+        self.create(3)
+        for split in range(3):
+            self.append(split, [f"{split}-{number}" for number in range(300)])
+        source = self.source(bounded=True)
+        splits = [split.id for split in self.discovered(source)]
+        reading = Reading(self, source, self.discovered(source))
+        reading.pause_all_but(splits[1:])
+        reading.until(partial(has_records, reading, 50), max_records=10)
+        reading.pause_all_but(splits[2:])
+        reading.until(lambda: reading.finished == [splits[2]], max_records=10)
+        reading.some_idle_polls()
+        reading.pause_all_but(splits)
+        reading.to_the_end()
+        assert sorted(map(len, reading.texts.values())) == [300, 300, 300]
+        assert all(texts == sorted(texts, key=_number) for texts in reading.texts.values())
+
+    def test_pausing_splits_in_turn_neither_loses_nor_doubles(self) -> None:
+        self.create(3)
+        for split in range(3):
+            self.append(split, [f"{split}-{number}" for number in range(50)])
+        source = self.source(bounded=True)
+        splits = [split.id for split in self.discovered(source)]
+        reading = Reading(self, source, self.discovered(source))
+        turn = 0
+        while set(reading.finished) != set(splits):
+            reading.pause_all_but([splits[turn % 3]] if turn % 7 else [])
+            for _ in range(5):
+                if reading.poll(7) is None:
+                    self.pause()
+            turn += 1
+            assert turn < MOST_TURNS, f"after {turn} turns there is only {reading.texts}"
+        reading.close()
+        assert sorted(map(len, reading.texts.values())) == [50, 50, 50]
+        assert all(texts == sorted(texts, key=_number) for texts in reading.texts.values())
+
     # ---- what the engine and people tell and ask besides -----------------------------------------------------------
 
     def test_being_told_of_completed_checkpoints_changes_nothing_that_is_read(self) -> None:
@@ -280,3 +321,7 @@ class SourceConformance(SourceKit):
             reading.to_the_end()
         assert lost.value.failure.message
         reading.close()
+
+
+def _number(text: str) -> int:
+    return int(text.partition("-")[2])

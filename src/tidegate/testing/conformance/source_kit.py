@@ -5,7 +5,7 @@ Nothing here is a test; those are in `source`. The helpers never look at how a s
 
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import pytest
 from tidegate.checkpoint.protocol import SplitState
 from tidegate.clock import SystemClock
 from tidegate.ids import Attempt, JobName, OperatorName, SubtaskIndex
-from tidegate.operators.contracts import Fetched, Source, SourceContext, SourceReader
+from tidegate.operators.contracts import Fetched, PausingReader, Source, SourceContext, SourceReader
 
 Texts = dict[str, list[Any]]
 
@@ -27,6 +27,7 @@ class Reading:
         self._source = source
         self._reader: SourceReader = source.open_reader(kit.context())
         self._expected_finish: set[str] = set()
+        self._paused: set[str] = set()
         self.fetched: list[Fetched] = []
         self.longest_poll = 0.0
         self._splits: list[SplitState] = []
@@ -47,10 +48,22 @@ class Reading:
         assert fetched.split in self._expected_finish, f"{fetched.split} is no split that the reader was given"
         assert fetched.split not in self.finished, f"{fetched.split} was finished and brought more"
         assert len(fetched.values) <= max_records, f"{len(fetched.values)} records instead of at most {max_records}"
+        assert not fetched.values or fetched.split not in self._paused, f"{fetched.split} is paused: {fetched}"
         for column in (fetched.keys, fetched.timestamps):
             assert column is None or len(column) == len(fetched.values), f"columns of unequal length: {fetched}"
         self.fetched.append(fetched)
         return fetched
+
+    def pause_all_but(self, splits: Collection[str]) -> None:
+        """Of the splits that are not finished, read these alone from now on. Skips the test for a reader that cannot
+        do that."""
+        if not isinstance(self._reader, PausingReader):
+            pytest.skip("this reader does not pause splits")
+        unfinished = self._expected_finish.difference(self.finished)
+        wanted = unfinished.difference(splits)
+        to_pause, to_resume = wanted - self._paused, (self._paused - wanted) & unfinished
+        self._reader.pause_or_resume_splits(sorted(to_pause), sorted(to_resume))
+        self._paused = wanted
 
     def tell_of_a_completed_checkpoint(self) -> None:
         """One that holds everything that was read so far. Counts as a poll: it must not wait either."""

@@ -207,6 +207,64 @@ def test_S14_a_split_at_its_stop_is_finished_once_and_never_fetched() -> None:
     assert consumer.asked == []
 
 
+def split_of(*found: Fetched) -> list[tuple[str, int]]:
+    return [(one.split, one.next_position) for one in found]
+
+
+def test_what_was_fetched_of_a_paused_partition_is_let_go_and_fetched_anew_from_behind_what_was_handed_out() -> None:
+    consumer = ScriptedConsumer(chunk(A, 0, 30), chunk(B, 0, 10))
+    one = reader(consumer, SplitState("t/0", 0), SplitState("t/1", 0))
+    first = one.poll(10)
+    assert first is not None
+    assert split_of(first) == [("t/0", 10)]
+    one.pause_or_resume_splits(["t/0"], [])
+    assert consumer.reading == {B: 0}
+    consumer.chunks.append(chunk(A, 30, 5))
+    assert split_of(*polled(one, 100)) == [("t/1", 10)]
+    one.pause_or_resume_splits([], ["t/0"])
+    assert consumer.reading == {A: 10, B: 0}
+    consumer.chunks.append(chunk(A, 10, 20))
+    assert split_of(*polled(one, 100)) == [("t/0", 30)]
+
+
+def test_what_was_fetched_of_paused_partitions_keeps_no_room_from_others() -> None:
+    consumer = ScriptedConsumer(chunk(A, 0, module.BUFFERED_RECORDS, size=1))
+    one = reader(consumer, SplitState("t/0", 0), SplitState("t/1", 0))
+    assert one.poll(1) is not None
+    one.pause_or_resume_splits(["t/0"], [])
+    consumer.chunks.append(chunk(B, 0, module.BUFFERED_RECORDS, size=1))
+    assert split_of(*polled(one, 100_000)) == [("t/1", module.BUFFERED_RECORDS)]
+
+
+def test_S23_a_partition_whose_end_is_fetched_and_not_handed_out_may_be_paused() -> None:
+    consumer = ScriptedConsumer(chunk(A, 0, 8))
+    one = reader(consumer, SplitState("t/0", 0, stop=8), SplitState("t/1", 5, stop=5), SplitState("t/2", 3))
+    assert split_of(one.poll(2) or Fetched("", [], 0)) == [("t/1", 5)]
+    assert split_of(one.poll(2) or Fetched("", [], 0)) == [("t/0", 2)]
+    assert consumer.reading == {TopicPartition("t", 2): 3}
+    one.pause_or_resume_splits(["t/0", "t/1"], [])
+    assert polled(one, 100) == []
+    one.pause_or_resume_splits([], ["t/0", "t/1"])
+    assert consumer.reading == {TopicPartition("t", 2): 3, A: 2}
+    consumer.chunks.append(chunk(A, 2, 8))
+    (fetched,) = polled(one, 100)
+    assert (fetched.split, fetched.next_position, fetched.finished) == ("t/0", 8, True)
+    assert consumer.reading == {TopicPartition("t", 2): 3}
+
+
+def test_S23_a_partition_may_be_paused_before_its_topic_is_verified() -> None:
+    consumer = ScriptedConsumer()
+    one = reader(consumer, SplitState("t/0", 7), SplitState("t/1", 9, stop=9))
+    one.pause_or_resume_splits(["t/0", "t/1"], [])
+    assert polled(one, 100) == []
+    assert consumer.reading == {}
+    one.pause_or_resume_splits([], ["t/0"])
+    assert consumer.reading == {A: 7}
+    one.pause_or_resume_splits(["t/0"], ["t/1"])
+    assert consumer.reading == {}
+    assert [fetched.finished for fetched in polled(one, 100)] == [True]
+
+
 def test_S04_a_position_moves_without_a_record_and_only_then() -> None:
     one = reader(ScriptedConsumer(Chunk(A, [], 5, offsets=[]), Chunk(A, [], 5, offsets=[])), SplitState("t/0", 3))
     (fetched,) = polled(one, 5)
