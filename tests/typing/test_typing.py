@@ -24,7 +24,7 @@ def test_element_types_are_inferred_along_the_chain(name: str) -> None:
     assert errors_in(name) == []
 
 
-@pytest.mark.parametrize("name", ["mistakes.py", "two_inputs.py"])
+@pytest.mark.parametrize("name", ["mistakes.py", "two_inputs.py", "ready_operators.py", "asynchronous.py"])
 def test_mistakes_are_found_and_nothing_else(name: str) -> None:
     lines = (FOLDER / name).read_text().splitlines()
     expected = [number for number, line in enumerate(lines, start=1) if "# error:" in line]

@@ -8,11 +8,13 @@ import math
 import select
 import time
 from collections import deque
+from collections.abc import Callable
 from functools import partial
 
 from tidegate.checkpoint.log import Takeover
 from tidegate.checkpoint.store import CheckpointStore
 from tidegate.clock import Clock
+from tidegate.deploy.calls import LoopAndThreads
 from tidegate.deploy.executor import InlineExecutor, WakeUp
 from tidegate.deploy.local import STATUS_SECONDS, stop_signals
 from tidegate.deploy.processes import failure_of_exit, kill_recorded
@@ -39,8 +41,12 @@ class InProcessCluster:
         self._clock = clock
         self._workers: dict[WorkerIndex, Worker] = {}
         self._attempt = Attempt(0)
+        self.wake: Callable[[], None] = lambda: None
+        """Called from any thread when there is something to do; set by the loop that waits."""
+        self._calls = self._new_calls()
         self._executor = InlineExecutor()
-        """The attempt's: what it has not done when the attempt ends is not done any more, as with a process."""
+        """The attempt's, as the calls are: what it has not done when the attempt ends is not done any more, as with a
+        process."""
         self._to_workers: deque[tuple[WorkerIndex, ToWorker]] = deque()
         self._frames: deque[tuple[WorkerIndex, bytes]] = deque()
         self.events: deque[p.Event] = deque()
@@ -98,10 +104,19 @@ class InProcessCluster:
             worked = worked or progress.worked
             if progress.wake_at is not None:
                 wake_at.append(progress.wake_at)
+        worked = self._calls.drain() or worked
         return self._executor.drain() or worked, min(wake_at, default=None)
+
+    def _new_calls(self) -> LoopAndThreads:
+        return LoopAndThreads(self._wake)
+
+    def _wake(self) -> None:
+        self.wake()
 
     def _drop_attempt(self) -> None:
         self._workers = {}
+        self._calls.close()
+        self._calls = self._new_calls()
         self._executor = InlineExecutor()
         self._to_workers.clear()
         self._frames.clear()
@@ -124,6 +139,7 @@ class InProcessCluster:
             send_control=partial(self._hear, self._attempt, index),
             open_store=lambda _, __: self._store,
             clock=self._clock,
+            calls=self._calls,
         )
         return Worker(index, self._attempt, self._graph, "", ports)
 
@@ -147,6 +163,7 @@ class InProcessLoop:
         self._cluster = cluster
         self._executor = executor
         self._wake_up = WakeUp()
+        cluster.wake = self._wake_up.set
         self._is_stop_wanted = False
         self._status_at = 0.0
 

@@ -21,6 +21,7 @@ import zmq
 
 from tidegate.checkpoint.store import CheckpointStore
 from tidegate.clock import SystemClock
+from tidegate.deploy.calls import LoopAndThreads
 from tidegate.deploy.cluster import PARAMETERS_VARIABLE, WorkerParameters, decode_parameters
 from tidegate.deploy.curve import Context, take_keys
 from tidegate.deploy.executor import ThreadExecutor, WakeUp
@@ -96,6 +97,7 @@ class WorkerProcess:
         self._link = Link(parameters.attempt)
         self._wake_up = WakeUp()
         self._executor = ThreadExecutor(self._wake_up)
+        self._calls = LoopAndThreads(self._wake_up.set)
         self._worker: Worker | None = None
         self._broke_at: float | None = None
         self._is_deployed = False
@@ -133,6 +135,7 @@ class WorkerProcess:
             send_control=self._send,
             open_store=open_store,
             clock=SystemClock(),
+            calls=self._calls,
         )
         return Worker(parameters.worker, parameters.attempt, graph, self._data.address, ports)
 
@@ -141,6 +144,7 @@ class WorkerProcess:
         self._wait(0.0 if progress.worked else self._seconds_until(progress.wake_at))
         self._look_at_connections()
         self._executor.drain()
+        self._calls.drain()
         self._control_round()
         self._hand_on(worker)
         while self._is_deployed and (frame := self._data.receive()) is not None:

@@ -90,6 +90,9 @@ class LogicalNode:
     error_tag: str | None = None
     watermarks: WatermarkStrategy[Any] | None = None
     """Its records get timestamps, and its tasks make watermarks of them."""
+    asynchronous: int | None = None
+    """Its factory makes an `AsyncOperator`, which takes in so many records at once. It begins a chain, because they
+    wait for their calls before it."""
 
 
 class Fingerprint(msgspec.Struct, frozen=True):

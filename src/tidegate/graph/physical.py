@@ -27,6 +27,9 @@ class Vertex:
     name: VertexName
     operators: tuple[OperatorName, ...]
     parallelism: int
+    room: int | None = None
+    """How many records its tasks take in at once, where they keep them for a while: no more should pile up before them.
+    """
 
     @property
     def tasks(self) -> tuple[TaskId, ...]:
@@ -99,15 +102,20 @@ def worker_of(task: TaskId) -> WorkerIndex:
 
 def build_physical(graph: LogicalGraph, parallelism: int, max_parallelism: int) -> PhysicalGraph:
     """Chain what can be chained: an operator joins its upstream's chain when it is the only consumer of the upstream's
-    main output, has no other input, makes no watermarks, the edge is FORWARD (or both ends have one subtask), and
-    parallelism is equal."""
+    main output, has no other input, makes no watermarks and no asynchronous calls, the edge is FORWARD (or both ends
+    have one subtask), and parallelism is equal."""
     width = {node.name: node.parallelism or parallelism for node in graph.nodes}
     head: dict[OperatorName, OperatorName] = {}
     for node in graph.nodes:
         upstream = _chained_to(node, graph, width)
         head[node.name] = head[upstream] if upstream else node.name
     vertices = tuple(
-        Vertex(VertexName(name), tuple(n.name for n in graph.nodes if head[n.name] == name), width[name])
+        Vertex(
+            VertexName(name),
+            tuple(n.name for n in graph.nodes if head[n.name] == name),
+            width[name],
+            graph.node(name).asynchronous,
+        )
         for name in dict.fromkeys(head.values())
     )
     edges: list[Edge] = []
@@ -130,6 +138,8 @@ def _partitioning(wanted: Partitioning, source: int, target: int) -> Partitionin
 
 def _chained_to(node: LogicalNode, graph: LogicalGraph, width: dict[OperatorName, int]) -> OperatorName | None:
     if len(node.inputs) != 1 or node.inputs[0].tag is not None or node.watermarks is not None:
+        return None
+    if node.asynchronous is not None:
         return None
     edge = node.inputs[0]
     consumers = [

@@ -10,24 +10,26 @@ import msgspec
 from tidegate.checkpoint.store import CheckpointStore
 from tidegate.checkpoint.transactions import SinkTransactions
 from tidegate.clock import Clock
-from tidegate.elements import MIN_WATERMARK
-from tidegate.errors import Failure, TidegateError, place
+from tidegate.elements import MIN_WATERMARK, Watermark
+from tidegate.errors import Failure, InternalError, TidegateError, place
 from tidegate.event_time.progress import EventTimeProgress
 from tidegate.graph.logical import ErrorPolicy, LogicalGraph, LogicalNode
 from tidegate.graph.physical import ChannelId, Edge, PhysicalGraph, Vertex, worker_of
 from tidegate.ids import OperatorName, TaskId, WorkerIndex
+from tidegate.operators.asynchronous import AsyncOperator
 from tidegate.operators.contracts import Operator, OperatorContext, SinkContext, SourceContext
 from tidegate.operators.sink import SinkOperator
 from tidegate.operators.source import SourceInput, SourceOperator
 from tidegate.operators.timestamps import Timestamper, TimestampsOperator
 from tidegate.operators.user_code import OnError
+from tidegate.runtime.asynchronous import AsyncStage
 from tidegate.runtime.channels import Exchange, InputChannel, LocalChannel, OutputChannel
-from tidegate.runtime.control import Deploy, ToJobManager
-from tidegate.runtime.event_time import WatermarkTurns
+from tidegate.runtime.control import Deploy, ToJobManager, WatermarkReported
+from tidegate.runtime.event_time import WatermarkReports, WatermarkTurns
 from tidegate.runtime.gate import InputGate
 from tidegate.runtime.local_copies import LocalCopies
 from tidegate.runtime.pacing import BatchPacer
-from tidegate.runtime.ports import Executor
+from tidegate.runtime.ports import AsyncCalls, Executor
 from tidegate.runtime.router import Output
 from tidegate.runtime.sink_driver import SinkDriver
 from tidegate.runtime.snapshots import OperatorFiles, SnapshotWriter
@@ -50,6 +52,7 @@ class TaskPorts:
     store: CheckpointStore
     send_data: Callable[[WorkerIndex, bytes], None]
     send_control: Callable[[ToJobManager], None]
+    calls: AsyncCalls | None = None
 
 
 class Channels:
@@ -72,7 +75,8 @@ class Channels:
         return self._local_end(channel) if target == self._worker else self.exchange.output(channel, self._to(target))
 
     def _local_end(self, channel: ChannelId) -> LocalChannel:
-        return self._local.setdefault(channel, LocalChannel(self._capacity))
+        room = self._graph.vertex(self._graph.edges[channel.edge].target).room
+        return self._local.setdefault(channel, LocalChannel(_within(self._capacity, room)))
 
     def _to(self, worker: WorkerIndex) -> Callable[[bytes], None]:
         return lambda frame: self._send_data(worker, frame)
@@ -121,10 +125,10 @@ class TaskBuilder:
             gate=self._gate(inputs, watermark),
             state=TaskState(id, keyed, unkeyed, self._writer(vertex, id), self._ports.executor),
             ended=frozenset(name for name in vertex.operators if name in self._restored and self._restored[name].ended),
-            pacer=BatchPacer(options.batch_size, options.step_target),
+            pacer=BatchPacer(self._longest_batch(vertex), options.step_target),
             step_target=options.step_target,
             watermark=watermark,
-            watermark_turns=WatermarkTurns(progress, options.watermark_interval) if progress is not None else None,
+            watermark_turns=self._turns(id, progress) if progress is not None else None,
             sink=nodes[-1].name if nodes[-1].sink is not None else None,
         )
         late: list[Task] = []
@@ -132,9 +136,18 @@ class TaskBuilder:
         contexts = [self._context(n, vertex, id, keyed.get(n.name), unkeyed[n.name], watermark) for n in nodes]
         operators = [self._operator(n, parts, progress) for n in nodes]
         parts.operators = [(n.name, o, c) for n, o, c in zip(nodes, operators, contexts, strict=True)]
+        if nodes[0].asynchronous is not None:
+            parts.gate = parts.stage = self._stage(id, parts)
         task = Task(parts, self._ports.executor, self._ports.clock, self._ports.send_control)
         late.append(task)
         return task
+
+    def _longest_batch(self, vertex: Vertex) -> int:
+        """Of what its tasks begin at once: it comes to those behind them in one piece, whatever room they have."""
+        longest = self._deploy.options.batch_size
+        for edge in self._physical.outputs(vertex.name):
+            longest = _within(longest, self._physical.vertex(edge.target).room)
+        return longest
 
     def _writer(self, vertex: Vertex, id: TaskId) -> SnapshotWriter:
         store, attempt, options = self._ports.store, self._deploy.attempt, self._deploy.options
@@ -147,10 +160,27 @@ class TaskBuilder:
         restored = [self._restored[name].watermark for name in vertex.operators if name in self._restored]
         return min(restored, default=MIN_WATERMARK)
 
+    def _turns(self, id: TaskId, progress: EventTimeProgress) -> WatermarkTurns:
+        def tell(watermark: Watermark) -> None:
+            self._ports.send_control(WatermarkReported(id, watermark.timestamp, watermark.is_idle))
+
+        alignment = progress.strategy.alignment
+        reports = WatermarkReports(progress, alignment, tell) if alignment is not None else None
+        return WatermarkTurns(progress, self._deploy.options.watermark_interval, reports)
+
     def _gate(self, inputs: Sequence[ChannelId], watermark: int) -> InputGate | None:
         channels = {channel: self._channels.input(channel) for channel in inputs}
         inputs_of = [self._physical.edges[channel.edge].input for channel in channels]
         return InputGate(channels, self._deploy.last_checkpoint, inputs_of, watermark) if channels else None
+
+    def _stage(self, id: TaskId, parts: TaskParts) -> AsyncStage:
+        """Of a task whose first operator is asynchronous: it stands between the gate and the chain."""
+        name, operator, context = parts.operators[0]
+        if self._ports.calls is None:
+            raise InternalError("nobody is there to make asynchronous calls", where=place(name))
+        assert isinstance(operator, AsyncOperator)
+        assert isinstance(parts.gate, InputGate)
+        return AsyncStage(parts.gate, operator, context, self._ports.calls, self._ports.clock, f"calls:{id}")
 
     def _operator(self, node: LogicalNode, parts: TaskParts, progress: EventTimeProgress | None) -> Operator:
         if node.source is not None:
@@ -235,7 +265,7 @@ class TaskBuilder:
         return Output(
             edge.partitioning,
             [self._channels.output(channel) for channel in self._physical.channels_out_of(id, edge)],
-            batch_size=self._deploy.options.batch_size,
+            batch_size=_within(self._deploy.options.batch_size, self._physical.vertex(edge.target).room),
             linger=self._deploy.options.linger,
             max_parallelism=self._deploy.max_parallelism,
             first_turn=id.subtask,
@@ -249,6 +279,11 @@ def _open(opening: Callable[[], Opened], where: str) -> Opened:
     except TidegateError as error:
         error.failure = _placed(error.failure, where)
         raise
+
+
+def _within(number: int, room: int | None) -> int:
+    """Barriers wait behind what stands before a task that keeps records for a while: let it not be more than that."""
+    return number if room is None else min(number, room)
 
 
 def _placed(failure: Failure, where: str) -> Failure:

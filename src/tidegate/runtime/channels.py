@@ -48,6 +48,11 @@ class OutputChannel(Protocol):
 class InputChannel(Protocol):
     """The end that a task reads."""
 
+    @property
+    def has_records(self) -> bool:
+        """Whether the next element is there and is a batch."""
+        ...
+
     def poll(self) -> Element | None:
         """Take the next element; None when there is none now. What is taken makes room for the sender."""
         ...
@@ -70,6 +75,10 @@ class LocalChannel:
         if isinstance(element, Batch):
             self._records += len(element)
         self._elements.append(element)
+
+    @property
+    def has_records(self) -> bool:
+        return bool(self._elements) and isinstance(self._elements[0], Batch)
 
     def poll(self) -> Element | None:
         if not self._elements:
@@ -132,6 +141,10 @@ class RemoteInput:
         """Queue what came. Raises UnavailableError when frames were lost or repeated."""
         if self._arrivals.accept(frame):
             self._frames.append(frame)
+
+    @property
+    def has_records(self) -> bool:
+        return bool(self._frames) and self._frames[0].kind is FrameKind.BATCH
 
     def poll(self) -> Element | None:
         """Raises InternalError for a frame that nobody can have sent, UserCodeError for a record that cannot be

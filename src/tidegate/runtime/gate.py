@@ -61,13 +61,16 @@ class InputGate:
         self._closed = last_checkpoint
         """Barriers up to this one do nothing: aligned, abandoned, or of the past."""
 
-    def poll(self) -> Batch | Watermark | AlignedBarrier | Ended | None:
-        """What comes next; None when nothing has come, or only through blocked channels."""
+    def poll(self, *, without_records: bool = False) -> Batch | Watermark | AlignedBarrier | Ended | None:
+        """What comes next; None when nothing has come, or only through blocked channels. `without_records`:
+        batches stay where they are, and what stands behind them."""
         fruitless = 0
         while fruitless < len(self._inputs):
             position = self._turn
             self._turn = (position + 1) % len(self._inputs)
-            element = None if self._blocked[position] else self._inputs[position].poll()
+            channel = self._inputs[position]
+            is_closed = self._blocked[position] or (without_records and channel.has_records)
+            element = None if is_closed else channel.poll()
             if element is None:
                 fruitless += 1
                 continue

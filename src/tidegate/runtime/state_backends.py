@@ -30,10 +30,16 @@ class ObjectBackends:
     def __init__(self, deploy: Deploy) -> None:
         self._max_parallelism = deploy.max_parallelism
         self._is_incremental = not deploy.options.state_in_job_manager
+        self._checks_mutation = deploy.options.checks_mutation
 
     def make(self, operator: OperatorName, subtask: SubtaskIndex, parallelism: int) -> KeyedStateBackend:
         return ObjectStateBackend(
-            operator, subtask, parallelism, self._max_parallelism, is_incremental=self._is_incremental
+            operator,
+            subtask,
+            parallelism,
+            self._max_parallelism,
+            is_incremental=self._is_incremental,
+            checks_mutation=self._checks_mutation,
         )
 
     def tidy(self) -> None:

@@ -8,7 +8,6 @@ only the acknowledgement waits for them.
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from typing import Any
 
 import msgspec
@@ -48,6 +47,8 @@ class Progress(msgspec.Struct, frozen=True):
     worked: bool
     wake_at: float | None
     """Monotonic seconds; None: no deadline."""
+    due_at: float | None = None
+    """As `wake_at`, but for looking at a source again that had nothing."""
 
 
 class _Assignment(msgspec.Struct, frozen=True):
@@ -103,23 +104,15 @@ class Task:
         return self._parts.state
 
     def open(self) -> None:
-        """State is restored: open the operators, then the sink's first transaction."""
+        """State is restored: open the operators, then what they need outside."""
         for _, operator, context in self._parts.operators:
             operator.open(context)
-        if self._parts.sink_driver is not None:
-            self._parts.sink_driver.start()
+        self._parts.start()
         self._is_open = True
 
     def close(self) -> None:
         """Let go of everything, also where something of it raises; what is open stays as it is."""
-        with ExitStack() as last_first:
-            if self._parts.sink_driver is not None:
-                last_first.callback(self._parts.sink_driver.close)
-            if self._parts.source is not None:
-                last_first.callback(self._parts.source.close)
-            last_first.callback(self._parts.state.close)
-            for _, operator, _ in reversed(self._parts.operators):
-                last_first.callback(operator.close)
+        self._parts.close()
 
     def fail(self, failure: Failure) -> None:
         """The attempt is over; said once."""
@@ -135,6 +128,12 @@ class Task:
         if self._parts.source is None:
             raise InternalError(f"splits were assigned to {self.id}, which is no source")
         self._orders.append(_Assignment(splits, no_more))
+
+    def align(self, bound: int) -> None:
+        """Sources only: do not read, from now on, what is beyond this watermark."""
+        if self._parts.source is not None:
+            self._parts.source.align(bound)
+            self._source_poll.reset()
 
     def trigger(self, checkpoint: CheckpointId) -> None:
         """Sources only: put this barrier into the stream at the next opportunity."""
@@ -185,6 +184,8 @@ class Task:
         self._announce()
         if self._parts.sink_driver is not None:
             self._parts.sink_driver.wake()
+        if self._parts.stage is not None:
+            self._parts.stage.step(now)
         for output in self._outputs:
             output.flush_due(now)
         worked = False
@@ -195,12 +196,12 @@ class Task:
             now = self._clock.now().monotonic
             if now >= self._step_ends_at:
                 break
-        self._event_time.stepped(now, can_go_on)
-        return Progress(worked, self._wake_at(now, can_go_on))
+        self._event_time.stepped(now, can_go_on, can_go_on and now < self._step_ends_at)
+        due_at = self._due_at(now, can_go_on)
+        return Progress(worked, self._wake_at(now, can_go_on, due_at), due_at)
 
     def _announce(self) -> None:
-        driver = self._parts.sink_driver
-        if not self._is_announced and (driver is None or driver.is_open):
+        if not self._is_announced and self._parts.is_ready:
             self._is_announced = True
             self._send(TaskRunning(self.id))
 
@@ -311,15 +312,21 @@ class Task:
             output.broadcast(self._end)
         self._send(TaskEnded(self.id))
 
-    def _wake_at(self, now: float, can_go_on: bool) -> float | None:
+    def _wake_at(self, now: float, can_go_on: bool, due_at: float | None) -> float | None:
+        if self._parts.source is None or self._input_has_ended or not can_go_on:
+            return due_at
+        poll_at = self._source_poll.next_at(now)
+        return poll_at if due_at is None else min(due_at, poll_at)
+
+    def _due_at(self, now: float, can_go_on: bool) -> float | None:
         deadlines = [output.next_deadline for output in self._outputs]
         due = self._timers.wake_at
         if due is not None and can_go_on:
             deadlines.append(due)
         if self._parts.sink_driver is not None:
             deadlines.append(self._parts.sink_driver.wake_at)
-        if self._parts.source is not None and not self._input_has_ended and can_go_on:
-            deadlines.append(self._source_poll.next_at(now))
+        if self._parts.stage is not None:
+            deadlines.append(self._parts.stage.wake_at)
         if not self._input_has_ended and can_go_on:
             deadlines.append(self._event_time.wake_at(now))
         return min((at for at in deadlines if at is not None), default=None)
@@ -355,6 +362,8 @@ class Task:
 
     def _capture(self, checkpoint: CheckpointId) -> None:
         reach("capture:before")
+        if self._parts.stage is not None:
+            self._parts.stage.capture()
         source = self._parts.source
         splits = {self._parts.vertex.operators[0]: source.capture(checkpoint)} if source is not None else {}
         captured = self._parts.state.capture(checkpoint, self._input_has_ended, splits, self._event_time.watermark)

@@ -1,6 +1,7 @@
 """What a task is made of, as `runtime.building` puts it together."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from tidegate.elements import MIN_WATERMARK
@@ -8,6 +9,7 @@ from tidegate.graph.physical import Vertex
 from tidegate.ids import Attempt, OperatorName, TaskId
 from tidegate.operators.contracts import Operator, OperatorContext
 from tidegate.operators.source import SourceInput
+from tidegate.runtime.asynchronous import AsyncStage
 from tidegate.runtime.event_time import WatermarkTurns
 from tidegate.runtime.gate import InputGate
 from tidegate.runtime.pacing import BatchPacer
@@ -26,7 +28,7 @@ class TaskParts:
     operators: Sequence[tuple[OperatorName, Operator, OperatorContext]]
     outputs: Mapping[tuple[OperatorName, str | None], list[Output]]
     source: SourceInput | None
-    gate: InputGate | None
+    gate: InputGate | AsyncStage | None
     state: TaskState
     ended: frozenset[OperatorName]
     """Operators that had ended in the restored checkpoint."""
@@ -38,3 +40,31 @@ class TaskParts:
     """Of a task that makes watermarks."""
     sink: OperatorName | None = None
     sink_driver: SinkDriver | None = field(default=None)
+    stage: AsyncStage | None = None
+    """Of a task whose first operator is asynchronous; it is then the gate, too."""
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether everything that `start` began is open."""
+        is_sink_open = self.sink_driver is None or self.sink_driver.is_open
+        return is_sink_open and (self.stage is None or self.stage.is_open)
+
+    def start(self) -> None:
+        """The operators are open: begin to open the sink's first transaction, and what is called asynchronously."""
+        if self.sink_driver is not None:
+            self.sink_driver.start()
+        if self.stage is not None:
+            self.stage.open()
+
+    def close(self) -> None:
+        """Let go of everything, also where something of it raises; what is open stays as it is."""
+        with ExitStack() as last_first:
+            if self.sink_driver is not None:
+                last_first.callback(self.sink_driver.close)
+            if self.source is not None:
+                last_first.callback(self.source.close)
+            last_first.callback(self.state.close)
+            for _, operator, _ in reversed(self.operators):
+                last_first.callback(operator.close)
+            if self.stage is not None:
+                last_first.callback(self.stage.close)

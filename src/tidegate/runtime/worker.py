@@ -19,6 +19,7 @@ from tidegate.ids import Attempt, CheckpointId, JobName, OperatorName, TaskId, W
 from tidegate.runtime.building import Channels, TaskBuilder, TaskPorts
 from tidegate.runtime.channels import Exchange
 from tidegate.runtime.control import (
+    AlignWatermarks,
     AssignSplits,
     Deploy,
     Drain,
@@ -30,7 +31,7 @@ from tidegate.runtime.control import (
     WorkerReady,
 )
 from tidegate.runtime.local_copies import LocalCopies, local_copies
-from tidegate.runtime.ports import Executor
+from tidegate.runtime.ports import AsyncCalls, Executor
 from tidegate.runtime.state_backends import state_backends
 from tidegate.runtime.task import Progress, Task
 
@@ -49,6 +50,8 @@ class WorkerPorts:
     """To the JobManager, once and in order."""
     open_store: Callable[[str, JobName], CheckpointStore]
     clock: Clock
+    calls: AsyncCalls | None = None
+    """Who makes the calls of asynchronous operators; needed by programs that have some."""
 
 
 class Worker:
@@ -84,6 +87,8 @@ class Worker:
                 self._guard(lambda: self._deploy(message))
             case AssignSplits(_, task, splits, no_more):
                 self._guard(lambda: self._for(self._task(task), lambda t: t.assign(splits, no_more)))
+            case AlignWatermarks(task, bound):
+                self._guard(lambda: self._for(self._task(task), lambda t: t.align(bound)))
             case TriggerCheckpoint(checkpoint):
                 self._for_all(lambda t: t.trigger(checkpoint))
             case Drain():
@@ -113,7 +118,8 @@ class Worker:
         steps = [task.step() for task in self._tasks.values()]
         self._report()
         deadlines = [step.wake_at for step in steps if step.wake_at is not None]
-        return Progress(any(step.worked for step in steps), min(deadlines, default=None))
+        due = [step.due_at for step in steps if step.due_at is not None]
+        return Progress(any(step.worked for step in steps), min(deadlines, default=None), min(due, default=None))
 
     def close(self) -> None:
         """Let go of everything; open transactions stay as they are."""
@@ -127,8 +133,9 @@ class Worker:
     def _deploy(self, deploy: Deploy) -> None:
         physical = build_physical(self._graph, deploy.parallelism, deploy.max_parallelism)
         store = self._ports.open_store(deploy.storage, deploy.job)
+        outside = self._ports
         ports = TaskPorts(
-            self._ports.executor, self._ports.clock, store, self._ports.send_data, self._ports.send_control
+            outside.executor, outside.clock, store, outside.send_data, outside.send_control, outside.calls
         )
         channels = Channels(self._index, physical, deploy, ports)
         backends = state_backends(deploy)

@@ -3,7 +3,7 @@
 
 from typing import Any, Literal, TypeVar, overload
 
-from tidegate.errors import InvalidError
+from tidegate.errors import InternalError, InvalidError
 from tidegate.serializers import Pickled, Serialized, list_serializer, serializer_for
 from tidegate.state.descriptors import MapState, StateDescriptor
 from tidegate.state.handles import ListHandle
@@ -57,6 +57,15 @@ class OperatorListState(StateDescriptor[ListHandle[T]]):
     def _make_serializers(self, label: str) -> None:
         self.element = serializer_for(self.declared, label)
         self.stored = list_serializer(self.declared, label)
+
+
+class InternalOperatorListState(OperatorListState[T]):
+    """A list that the engine keeps beside the user's state: '.requests'. Its name begins with a dot, which no user's
+    state can."""
+
+    def _check_name(self) -> None:
+        if not self.name.startswith("."):
+            raise InternalError(f"the engine's own state is called {self.name!r}, as a user's could be")
 
 
 class BroadcastState(MapState[K, V]):

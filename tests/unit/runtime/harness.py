@@ -42,6 +42,7 @@ from tidegate.runtime.control import (
     ToJobManager,
     ToWorker,
 )
+from tidegate.runtime.ports import AsyncCalls
 from tidegate.runtime.task import Progress, Task
 from tidegate.runtime.worker import Worker, WorkerPorts
 from tidegate.storage.memory import MemoryStorage
@@ -177,7 +178,9 @@ class Bench:
         attempt: int = 1,
         restored: Sequence[RestoredOperator] = (),
         last_checkpoint: int = 0,
+        calls: AsyncCalls | None = None,
     ) -> None:
+        self._calls = calls
         self.graph = job.graph(MAX_PARALLELISM)
         self.physical = build_physical(self.graph, parallelism, MAX_PARALLELISM)
         self.clock = HandClock()
@@ -208,6 +211,7 @@ class Bench:
             send_control=lambda message: self.said.append((index, message)),
             open_store=lambda _, job: CheckpointStore(self.storage, JobName(job)),
             clock=self.clock,
+            calls=self._calls,
         )
         return Worker(index, self.attempt, self.graph, "", ports)
 

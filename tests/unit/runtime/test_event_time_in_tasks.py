@@ -136,7 +136,7 @@ def test_W01_a_task_that_is_held_back_does_not_take_its_splits_for_idle() -> Non
     timed.bench.step()
     room = timed.bench.task("src").__dict__["_event_time"]
     for _ in range(10):
-        room.stepped(timed.bench.clock.time, False)
+        room.stepped(timed.bench.clock.time, could_go_on=False, found_nothing=False)
         timed.bench.clock.time += 1.0
     timed.come()
     assert timed.fired() == []

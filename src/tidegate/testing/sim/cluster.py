@@ -15,7 +15,7 @@ from tidegate.runtime.control import TaskFailed, ToJobManager, ToWorker
 from tidegate.runtime.worker import Worker, WorkerPorts
 from tidegate.scheduling import protocol as p
 from tidegate.testing.sim.clocks import ProcessClock
-from tidegate.testing.sim.executor import SimExecutor
+from tidegate.testing.sim.executor import SimCalls, SimExecutor
 from tidegate.testing.sim.ground import Ground
 from tidegate.testing.sim.scheduler import Process
 from tidegate.testing.sim.swarm import Swarm
@@ -74,6 +74,7 @@ class SimWorker:
             send_control=self._send_control,
             open_store=lambda _, __: self._ground.store_of(self.process),
             clock=self._clock,
+            calls=SimCalls(self.process, self._ground.swarm, self.nudge),
         )
         graph = self._ground.graph_of(self.process)
         self._worker = Worker(self.index, self.attempt, graph, f"{self.process.name}:data", ports)

@@ -8,13 +8,14 @@ from tidegate.checkpoint.manifest import Manifest, OperatorRecord
 from tidegate.checkpoint.store import CheckpointStore
 from tidegate.errors import TidegateError
 from tidegate.ids import OperatorName, SubtaskIndex
+from tidegate.operators.asynchronous import requests_state
 from tidegate.operators.timers import EVENT_TIMERS, PROCESSING_TIMERS
 from tidegate.state.backend import StoredFiles
 from tidegate.state.descriptors import collect_descriptors
 from tidegate.state.object_backend import ObjectStateBackend
 from tidegate.state.operator_state import OperatorStateBackend
 from tidegate.testing.sim.checkers import Violated
-from tidegate.testing.sim.job import TOTALS, Event, RunningTotals
+from tidegate.testing.sim.job import ASK, TOTALS, Event, RunningTotals
 from tidegate.testing.sim.log_service import TIMED_OUT
 from tidegate.testing.sim.outside import Outside
 from tidegate.testing.sim.swarm import JobShape
@@ -38,7 +39,7 @@ class CutChecker:
 
     def completed(self, manifest: Manifest) -> None:
         name = f"checkpoint {manifest.checkpoint}"
-        before = self.before(manifest, name)
+        before = self.before(manifest, name, self._store)
         if before is None:
             return
         self._check_ends(manifest, name)
@@ -46,8 +47,8 @@ class CutChecker:
         for topic in self._shape.output_topics:
             self._check_output(manifest, topic, before, name)
 
-    def before(self, manifest: Manifest, name: str) -> list[Event] | None:
-        """The events before the positions that the manifest holds."""
+    def before(self, manifest: Manifest, name: str, files: StoredFiles) -> list[Event] | None:
+        """The events before the positions that the manifest holds, but for those that wait for a call."""
         found: list[Event] = []
         for topic in self._shape.input_topics:
             record = manifest.operator(OperatorName(topic))
@@ -66,7 +67,17 @@ class CutChecker:
                 if split.watermark != newest:
                     self._violated(f"{name}: {split.id} has the watermark {split.watermark}, what was read {newest}")
                 found += read
-        return found
+        return self._past_calls(manifest, name, found, files) if self._shape.calls else found
+
+    def _past_calls(self, manifest: Manifest, name: str, read: list[Event], files: StoredFiles) -> list[Event]:
+        record = manifest.operator(OperatorName(ASK))
+        backend = OperatorStateBackend(OperatorName(ASK), SubtaskIndex(0), 1)
+        backend.restore(record.snapshots if record is not None else (), files)
+        waiting = {event.id: event for event in backend.register(requests_state(Event)).get()}
+        past = [event for event in read if event != waiting.get(event.id)]
+        if len(past) + len(waiting) != len(read):
+            self._violated(f"{name}: of {len(read)} events {sorted(waiting)} wait for calls, and some were never read")
+        return past
 
     def _check_ends(self, manifest: Manifest, name: str) -> None:
         """What has ended has ended for ever: there is nothing left to read."""
@@ -81,7 +92,7 @@ class CutChecker:
 
     def check_state(self, manifest: Manifest, name: str, files: StoredFiles) -> None:
         """Whether the stored state is that of the positions."""
-        record, before = manifest.operator(OperatorName(TOTALS)), self.before(manifest, name)
+        record, before = manifest.operator(OperatorName(TOTALS)), self.before(manifest, name, files)
         if record is None or before is None:
             self._violated(f"{name} does not know {TOTALS}, or where its input is")
             return

@@ -7,6 +7,7 @@ from random import Random
 
 import msgspec
 
+from tidegate.api.asynchronous import AsyncFunction, Retries
 from tidegate.api.functions import Context, KeyedContext, KeyedProcessFunction
 from tidegate.api.job import Job
 from tidegate.api.stream import Stream
@@ -15,10 +16,12 @@ from tidegate.graph.logical import LogicalGraph
 from tidegate.operators.contracts import Sink, Source
 from tidegate.state.descriptors import ListState, MapState, ValueState
 from tidegate.state.operator_descriptors import OperatorListState
+from tidegate.testing.sim.executor import Pause
 from tidegate.testing.sim.swarm import JobShape
 
 JOB = "sim"
 TOTALS = "totals"
+ASK = "ask"
 TIMER_DELAY = 700
 """Milliseconds."""
 STEP = 10
@@ -113,16 +116,36 @@ def build_graph(
     """The job's graph; `source` and `sink` make the connectors of a topic for the process that builds it."""
     job = Job(JOB)
     times = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda event: event.timestamp)
+    if shape.max_drift is not None:
+        times = times.with_watermark_alignment("inputs", shape.max_drift, "50ms")
     streams: list[Stream[Event]] = [
         job.source(source(topic), name=topic, watermarks=times) for topic in shape.input_topics
     ]
     stream = streams[0] if len(streams) == 1 else streams[0].union(*streams[1:])
     if shape.has_map:
         stream = stream.map(_same, name="same")
+    if shape.calls:
+        retries = Retries(attempts=3, delay="5ms", on=ConnectionError)
+        stream = stream.async_map(Unsteady(), name=ASK, type=Event, capacity=shape.calls, retries=retries)
     totals = stream.key_by(_key).process(RunningTotals(), name=TOTALS)
     for topic in shape.output_topics:
         totals.sink(sink(topic), name=topic, parallelism=shape.sink_parallelism)
     return job.graph(max_parallelism)
+
+
+class Unsteady(AsyncFunction[Event, Event]):
+    """Gives back what it is given, after a while and two pauses; of some records only a second call does."""
+
+    def __init__(self) -> None:
+        self._failed: set[int] = set()
+
+    async def call(self, value: Event) -> Event:
+        await Pause(0.001 * (value.id % 20))
+        if value.id % 5 == 0 and value.id not in self._failed:
+            self._failed.add(value.id)
+            raise ConnectionError(f"no answer for {value.id}")
+        await Pause(0.001)
+        return value
 
 
 def _same(event: Event) -> Event:

@@ -42,8 +42,8 @@ class SavepointChecker:
         """A blob came: the last one of a savepoint?"""
         if not path.endswith(f"/{FILE}"):
             return
-        manifest = self._reader(path.removesuffix(f"/{FILE}")).manifest()
-        before = self._cuts.before(manifest, f"savepoint {path}")
+        reader = self._reader(path.removesuffix(f"/{FILE}"))
+        before = self._cuts.before(reader.manifest(), f"savepoint {path}", reader)
         for topic, ids in enumerate(self._committed() if before is not None else ()):
             missing = sorted({event.id for event in before or ()} - ids)
             if missing:
@@ -59,7 +59,7 @@ class SavepointChecker:
             return
         manifest = reader.manifest()
         self._cuts.check_state(manifest, f"savepoint {location}", reader)
-        before = self._cuts.before(manifest, f"savepoint {location}")
+        before = self._cuts.before(manifest, f"savepoint {location}", reader)
         paths = self._blobs.memory.list(f"{folder}/")
         files = {path.removeprefix(f"{folder}/"): self._blobs.memory.read(path) for path in paths}
         self.kept[location] = KeptSavepoint(location, manifest, files, tuple(before or ()))

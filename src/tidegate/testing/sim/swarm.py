@@ -46,6 +46,10 @@ class JobShape:
     sink_parallelism: int | None
     has_map: bool
     output_partitions: int
+    max_drift: str | None = field(default=None, repr=False)
+    """Its sources are one group of aligned ones; None: they are not. Not drawn."""
+    calls: int = field(default=0, repr=False)
+    """How many calls an asynchronous operator behind the sources makes at once; 0: there is none. Not drawn."""
 
     @property
     def input_topics(self) -> tuple[str, ...]:
