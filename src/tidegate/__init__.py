@@ -3,6 +3,9 @@
 A job is a graph of named operators from sources to sinks; see `Job`, `Stream` and `KeyedProcessFunction`.
 """
 
+from tidegate.api import aggregates
+from tidegate.api.asynchronous import AsyncFunction, LookupCache, Retries
+from tidegate.api.batches import BatchFunction
 from tidegate.api.connected import BroadcastStream
 from tidegate.api.functions import (
     BroadcastProcessFunction,
@@ -19,18 +22,36 @@ from tidegate.api.functions import (
 from tidegate.api.job import Job, run_jobs_with
 from tidegate.api.keyed_stream import KeyedStream
 from tidegate.api.stream import Stream
-from tidegate.api.windowed import Aggregate, WindowContext, WindowedStream
+from tidegate.api.window_functions import ProcessWindowFunction
+from tidegate.api.windowed import Aggregate, WindowedStream
 from tidegate.cli.program import main, run
 from tidegate.config import Config
 from tidegate.errors import TidegateError
+from tidegate.event_time.composed_triggers import EventTimeTrigger, ProcessingTimeoutTrigger, PurgingTrigger
+from tidegate.event_time.interval_triggers import ContinuousEventTimeTrigger, ContinuousProcessingTimeTrigger
 from tidegate.event_time.strategies import WatermarkGenerator, WatermarkStrategy
+from tidegate.event_time.triggers import (
+    CountTrigger,
+    NeverTrigger,
+    ProcessingTimeTrigger,
+    Trigger,
+    TriggerContext,
+    TriggerResult,
+)
 from tidegate.event_time.windows import (
+    CountWindow,
     EventTimeSessionWindows,
+    GlobalWindow,
+    GlobalWindows,
+    ProcessingTimeSessionWindows,
     SlidingEventTimeWindows,
+    SlidingProcessingTimeWindows,
     TimeWindow,
     TumblingEventTimeWindows,
+    TumblingProcessingTimeWindows,
 )
 from tidegate.formats import Bytes, Json, String
+from tidegate.operators.windows.functions import WindowContext, WindowState
 from tidegate.savepoints.bootstrap import write_savepoint
 from tidegate.savepoints.operator_rows import OperatorRows
 from tidegate.savepoints.reading import StateRow, StateRows, list_states, read_state
@@ -44,6 +65,8 @@ run_jobs_with(run)
 __all__ = [
     "Aggregate",
     "AggregatingState",
+    "AsyncFunction",
+    "BatchFunction",
     "BroadcastProcessFunction",
     "BroadcastState",
     "BroadcastStream",
@@ -51,7 +74,14 @@ __all__ = [
     "CoProcessFunction",
     "Config",
     "Context",
+    "ContinuousEventTimeTrigger",
+    "ContinuousProcessingTimeTrigger",
+    "CountTrigger",
+    "CountWindow",
     "EventTimeSessionWindows",
+    "EventTimeTrigger",
+    "GlobalWindow",
+    "GlobalWindows",
     "Job",
     "Json",
     "KeyedBroadcastProcessFunction",
@@ -60,15 +90,24 @@ __all__ = [
     "KeyedProcessFunction",
     "KeyedStream",
     "ListState",
+    "LookupCache",
     "MapState",
+    "NeverTrigger",
     "OperatorListState",
     "OperatorRows",
     "Pickled",
     "ProcessFunction",
+    "ProcessWindowFunction",
+    "ProcessingTimeSessionWindows",
+    "ProcessingTimeTrigger",
+    "ProcessingTimeoutTrigger",
+    "PurgingTrigger",
     "ReducingState",
+    "Retries",
     "Serialized",
     "SideOutput",
     "SlidingEventTimeWindows",
+    "SlidingProcessingTimeWindows",
     "StateRow",
     "StateRows",
     "Stream",
@@ -76,14 +115,20 @@ __all__ = [
     "TidegateError",
     "TimeWindow",
     "TimerService",
+    "Trigger",
+    "TriggerContext",
+    "TriggerResult",
     "Ttl",
     "TumblingEventTimeWindows",
+    "TumblingProcessingTimeWindows",
     "TypeSerializer",
     "ValueState",
     "WatermarkGenerator",
     "WatermarkStrategy",
     "WindowContext",
+    "WindowState",
     "WindowedStream",
+    "aggregates",
     "list_states",
     "main",
     "pickled",

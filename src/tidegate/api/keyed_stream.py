@@ -12,7 +12,9 @@ from tidegate.api.connected import (
     KeyedConnectedStreams,
 )
 from tidegate.api.functions import KeyedProcessFunction, SideOutput
+from tidegate.api.joins import KeyedJoins
 from tidegate.api.processes import KEYED, add_process
+from tidegate.api.ready_operators import add_deduplicate, add_top_n
 from tidegate.api.validation import (
     check_fails_on_error,
     check_function,
@@ -20,13 +22,15 @@ from tidegate.api.validation import (
     declarations,
     reduced_state,
 )
-from tidegate.api.windowed import WindowedStream, check_windows
+from tidegate.api.windowed import WindowedStream
+from tidegate.api.windowing import Windowing, windowing
 from tidegate.errors import InvalidError
-from tidegate.event_time.windows import EventTimeSessionWindows, WindowAssigner
+from tidegate.event_time.triggers import Trigger
+from tidegate.event_time.windows import CountWindows, GlobalWindows, SessionWindows, WindowAssigner
 from tidegate.graph.logical import InputEdge, LogicalNode, Partitioning
 from tidegate.ids import OperatorName
 from tidegate.operators.keyed import ReduceOperator
-from tidegate.serializers import Pickled
+from tidegate.serializers import Pickled, Serialized
 
 T = TypeVar("T")
 Result = TypeVar("Result")
@@ -37,7 +41,7 @@ if TYPE_CHECKING:
     from tidegate.api.stream import Stream
 
 
-class KeyedStream(Generic[Key, T]):
+class KeyedStream(KeyedJoins[Key, T], Generic[Key, T]):
     """Records with keys, on their way to an operator with state.
 
     It has only what uses the key. `map`, `filter` and the others are missing on purpose: behind a `map` nothing could
@@ -71,16 +75,26 @@ class KeyedStream(Generic[Key, T]):
 
     def window(
         self,
-        assigner: WindowAssigner | EventTimeSessionWindows,
+        assigner: WindowAssigner | SessionWindows | GlobalWindows,
         *,
+        trigger: Trigger | None = None,
         allowed_lateness: str | timedelta = "0",
         late: SideOutput[T] | None = None,
     ) -> WindowedStream[Key, T]:
-        """The records of each key cut into windows of event time. A window that is complete still takes records for
-        `allowed_lateness`, and gives its result anew with each; what comes later than that goes to the side output
-        `late`, read from the stream behind, or is counted as skipped."""
-        lateness = check_windows(assigner, allowed_lateness, late)
-        return WindowedStream(self._builder, self._edge(), assigner, lateness, late, self._behind)
+        """The records of each key cut into windows. They give a result when they are complete, or when `trigger` says
+        so. A window of event time that is complete still takes records for `allowed_lateness`, and without a trigger
+        gives its result anew with each; what comes later than that goes to the side output `late`, read from the stream
+        behind, or is counted as skipped."""
+        how = windowing(assigner, trigger, allowed_lateness, late)
+        return WindowedStream(self._builder, self._edge(), how, self._behind)
+
+    def count_window(self, size: int, slide: int | None = None) -> WindowedStream[Key, T]:
+        """Windows of `size` records of a key, in the order in which they come, that begin every `slide` records, or one
+        behind the other. A window gives its result with its last record: one that never becomes full gives none.
+        Windows are `CountWindow`s. State: an accumulator for each piece that windows share, at most
+        `size / gcd(size, slide)`, and one number for each key, for ever."""
+        assigner = CountWindows(size, size if slide is None else slide)
+        return WindowedStream(self._builder, self._edge(), Windowing(assigner, None, 0, None), self._behind)
 
     @overload
     def connect(self, other: BroadcastStream[Other]) -> KeyedBroadcastConnectedStream[Key, T, Other]: ...
@@ -94,14 +108,7 @@ class KeyedStream(Generic[Key, T]):
         if isinstance(other, BroadcastStream):
             check_same_job(self, other)
             return KeyedBroadcastConnectedStream(self._builder, (self._edge(), other._edge), self._behind)
-        if not isinstance(other, KeyedStream):
-            raise InvalidError(
-                f"{self!r} is connected with {spelled(other)}, whose records have no keys",
-                remedy="Call key_by on it, too, with keys of the same type, or broadcast() it to every subtask.",
-            )
-        check_same_job(self, other)
-        second = replace(other._edge(), input=1)
-        return KeyedConnectedStreams(self._builder, (self._edge(), second), self._behind)
+        return KeyedConnectedStreams(self._builder, self._inputs_with(other), self._behind)
 
     def reduce(
         self,
@@ -135,12 +142,87 @@ class KeyedStream(Generic[Key, T]):
         )
         return self._behind(operator)
 
+    def deduplicate(
+        self,
+        within: str | timedelta,
+        *,
+        name: str,
+        clock: Literal["event", "processing"] = "event",
+        allowed_lateness: str | timedelta = "0",
+        late: SideOutput[T] | None = None,
+        parallelism: int | None = None,
+    ) -> "Stream[T]":
+        """The records without duplicates: one passes when none of its key has passed `within` of it.
+
+        In event time that is a record whose timestamp is less than `within` away, before it or after it: out of order,
+        too, the one that comes first is the one that passes. What passed is remembered until the watermark is `within`
+        and `allowed_lateness` beyond it. Of a record that comes later than allowed nobody could say whether it is a
+        duplicate: it goes to the side output `late`, read from the stream behind, or is counted as skipped.
+
+        In processing time a key is remembered for `within` on the machine's clock; timestamps mean nothing.
+
+        State: a timestamp and a timer for each record that passed, as long as it is remembered; no records.
+        """
+        edge = self._edge()
+        return self._behind(
+            add_deduplicate(self._builder, edge, name, within, clock, allowed_lateness, late, parallelism)
+        )
+
+    @overload
+    def top_n(
+        self,
+        n: int,
+        by: Callable[[T], Any],
+        *,
+        name: str,
+        type: type[T] | Pickled[T] | Serialized[T],
+        parallelism: int | None = None,
+    ) -> "Stream[list[T]]": ...
+    @overload
+    def top_n(
+        self,
+        n: int,
+        by: Callable[[T], Any],
+        ranking_function: Callable[[Key, list[T]], Result],
+        *,
+        name: str,
+        type: type[T] | Pickled[T] | Serialized[T],
+        parallelism: int | None = None,
+    ) -> "Stream[Result]": ...
+    def top_n(
+        self,
+        n: int,
+        by: Callable[[T], Any],
+        ranking_function: Callable[[Key, list[T]], Any] | None = None,
+        *,
+        name: str,
+        type: type[T] | Pickled[T] | Serialized[T],
+        parallelism: int | None = None,
+    ) -> "Stream[Any]":
+        """Rolling ranking: the `n` records of a key so far with the largest `by(record)`, best first, put out by each
+        record that changes them: as a list, or as what `ranking_function(key, records)` makes of it.
+
+        Of equals the record that came first is the better one; None from `by` leaves a record out. `type`, that of the
+        records, says how they are serialised. State: at most `n` records for each key, for ever.
+        """
+        edge = self._edge()
+        return self._behind(add_top_n(self._builder, edge, name, n, by, ranking_function, type, parallelism))
+
     def side_output(self, tag: SideOutput[Other]) -> "Stream[Other]":
         """The records on which the key selector raised, where `key_by` has `on_error=tag`."""
         return self._behind(self._key_by).side_output(tag)
 
     def __repr__(self) -> str:
         return f"KeyedStream({self._key_by})"
+
+    def _inputs_with(self, other: KeyedJoins[Any, Any]) -> tuple[InputEdge, InputEdge]:
+        if not isinstance(other, KeyedStream):
+            raise InvalidError(
+                f"{self!r} is connected with {spelled(other)}, whose records have no keys",
+                remedy="Call key_by on it, too, with keys of the same type, or broadcast() it to every subtask.",
+            )
+        check_same_job(self, other)
+        return self._edge(), replace(other._edge(), input=1)
 
     def _edge(self) -> InputEdge:
         return InputEdge(self._key_by, Partitioning.HASH)

@@ -9,6 +9,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Generic, Literal, TypeVar, overload
 
+from tidegate.api.asynchronous import AsyncMethods
+from tidegate.api.batches import BatchMethods
 from tidegate.api.builder import GraphBuilder
 from tidegate.api.connected import (
     BroadcastConnectedStream,
@@ -23,6 +25,7 @@ from tidegate.api.validation import (
     check_function,
     check_instance,
     check_key_type,
+    check_not_aligned,
     check_parallelism,
     check_side_output,
     check_watermarks,
@@ -33,6 +36,7 @@ from tidegate.event_time.strategies import WatermarkStrategy
 from tidegate.graph.logical import ErrorPolicy, InputEdge, LogicalNode, Partitioning
 from tidegate.ids import OperatorName
 from tidegate.operators.contracts import Operator, Sink
+from tidegate.operators.sampling import Sampler, check_fraction
 from tidegate.operators.stateless import (
     FilterOperator,
     FlatMapOperator,
@@ -54,7 +58,7 @@ OnErrorArgument = Literal["fail", "skip"] | SideOutput[Any]
 a side output that the program reads."""
 
 
-class Stream(Generic[Record]):
+class Stream(AsyncMethods[Record], BatchMethods[Record], Generic[Record]):
     """Records of one type, in order per subtask.
 
     Every method takes `name=`. Without one, an operator is called by its kind and its place among the operators of that
@@ -105,6 +109,28 @@ class Stream(Generic[Record]):
         """
         return self._function_operator("flat_map", FlatMapOperator, function, name, parallelism, on_error)
 
+    def sample(
+        self,
+        fraction: float,
+        *,
+        by: Callable[[Record], Hashable],
+        name: str | None = None,
+        seed: int = 0,
+        parallelism: int | None = None,
+    ) -> "Stream[Record]":
+        """About `fraction` (0 to 1) of the records: all of one `by(record)`, a user for example, or none of them.
+
+        It depends on what `by` gives and on `seed` alone: the same records are taken in every attempt and in other jobs
+        that sample by the same, and a larger fraction takes what a smaller one takes, and more. `by` gives what could
+        be a key.
+        """
+        operator = self._builder.name("sample", name)
+        check_function(operator, "sample", by)
+        check_fraction(operator, fraction, seed)
+        return self._function_operator(
+            "sample", FilterOperator, Sampler(fraction, by, seed), operator, parallelism, "fail"
+        )
+
     def assign_timestamps_and_watermarks(
         self, strategy: WatermarkStrategy[Record], *, name: str | None = None, parallelism: int | None = None
     ) -> "Stream[Record]":
@@ -113,6 +139,7 @@ class Stream(Generic[Record]):
         one."""
         operator = self._builder.name("timestamps", name)
         check_watermarks(operator, strategy)
+        check_not_aligned(operator, strategy)
         width = check_parallelism(operator, parallelism)
         self._builder.add(LogicalNode(operator, "timestamps", (self._edge(),), width, watermarks=strategy))
         return Stream(self._builder, operator)

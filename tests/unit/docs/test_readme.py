@@ -26,3 +26,10 @@ def test_the_program_without_a_broker_prints_what_the_document_says(tmp_path: Pa
     by_user = sorted(printed["python local_totals.py"].splitlines(), key=lambda line: line.partition(",")[0])
     assert by_user == expected.splitlines()
     assert "newest" in printed["tidegate checkpoints list local-totals"]
+
+
+def test_the_test_of_the_first_job_passes(tmp_path: Path) -> None:
+    for name, text in readme.files().items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    (command,) = readme.commands(markdown.section(readme.README, "Tests of your own"))
+    assert "1 passed" in readme.run(command, tmp_path)
