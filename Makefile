@@ -11,6 +11,7 @@ NODES ?= 1
 SEED ?= 0
 KINDS ?=
 CHAOS_ARGS ?=
+ORACLE_ARGS ?=
 
 VENV := .venv
 RUN := $(VENV)/bin
@@ -20,7 +21,7 @@ PYTHONS := $(or $(PYTHON),python3.14 python3.13 python3.12 python3.11 python3)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo kafka kafka-ready test test-long lint format types sim chaos bench bench-local bench-state clean
+.PHONY: help demo kafka kafka-ready test test-long lint format types sim chaos oracle bench bench-local bench-state clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
@@ -58,6 +59,9 @@ sim: $(READY) ## crash schedules in the simulated world, one for each seed (SEED
 
 chaos: kafka-ready ## kill and stop all there is of a running job on Kafka (MINUTES=10 NODES=1|3 SEED=... KINDS=...)
 	@$(RUN)/python -m tests.chaos --minutes $(MINUTES) --nodes $(NODES) --seed $(SEED) --kinds "$(KINDS)" $(CHAOS_ARGS)
+
+oracle: kafka-ready ## run the same windows and joins on Apache Flink and compare the rows (ORACLE_ARGS=...)
+	@$(RUN)/python -m benchmarks.oracle $(ORACLE_ARGS)
 
 bench-local: $(READY) ## measure throughput and checkpoint pauses on the embedded log (BENCH_ARGS=...)
 	@$(RUN)/python benchmarks/run.py $(BENCH_ARGS)

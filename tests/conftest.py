@@ -30,8 +30,8 @@ def own_environment(
         if name.startswith("TIDEGATE_"):
             monkeypatch.delenv(name)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state-home")))
-    if not {"kafka", "hdfs"} & set(request.path.parts):
-        # Those find the jars of their brokers in the user's cache.
+    if not {"kafka", "hdfs", "oracle"} & set(request.path.parts):
+        # Those find their jars in the user's cache.
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache-home")))
 
 
