@@ -23,8 +23,11 @@ VERSION = os.environ.get("TIDEGATE_TEST_KAFKA", DEFAULT_VERSION)
 """The Kafka that tests run against."""
 PATIENCE = 30.0
 """Seconds in which the broker must have answered."""
-LEADERLESS = frozenset({KafkaError.LEADER_NOT_AVAILABLE, KafkaError.NOT_LEADER_FOR_PARTITION, 76, 75})
-"""The last two: UNKNOWN_LEADER_EPOCH, FENCED_LEADER_EPOCH."""
+LEADERLESS = frozenset(
+    {KafkaError.LEADER_NOT_AVAILABLE, KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError._NOENT, 76, 75}
+)
+"""The last two: UNKNOWN_LEADER_EPOCH, FENCED_LEADER_EPOCH. _NOENT is librdkafka's word for leaders that no broker names
+yet."""
 _numbers = itertools.count(1)
 
 Isolation = Literal["read_committed", "read_uncommitted"]
