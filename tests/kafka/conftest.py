@@ -12,6 +12,7 @@ import pytest
 
 from tests.kafka.brokers import VERSION, Broker
 from tests.kafka.proxy import ProxiedBroker, proxied_broker
+from tidegate.connectors.kafka import connection
 from tidegate.deploy.dev_kafka import DevKafka
 
 
@@ -81,3 +82,11 @@ def network(shared_proxied_kafka: ProxiedBroker) -> Iterator[ProxiedBroker]:
     yield shared_proxied_kafka
     shared_proxied_kafka.heal()
     shared_proxied_kafka.proxy.reset_connections()
+
+
+@pytest.fixture(params=["librdkafka", "batches"])
+def each_client(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Once with each client. Sources that name none use it, in this process and not in those that it starts."""
+    name: str = request.param
+    monkeypatch.setattr(connection, "DEFAULT_CLIENT", name)
+    return name
