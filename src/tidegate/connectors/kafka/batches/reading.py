@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from aiokafka.record._crecords import DefaultRecordBatch, LegacyRecordBatch
 
+from tidegate.connectors.kafka.batches.plain_records import plain_records
 from tidegate.connectors.kafka.client import Chunk, Columns, TopicPartition
 from tidegate.errors import CorruptError
 
@@ -28,7 +29,6 @@ CURRENT = 2
 LEGACY_SMALLEST = 14
 """A message of format 0 without key and value: what its length counts."""
 
-LOG_APPEND_TIME = 0x08
 TRANSACTIONAL = 0x10
 CONTROL = 0x20
 ABORT_MARKER = 0
@@ -107,6 +107,13 @@ def is_abort(records: bytes, span: Span) -> bool:
     raise ValueError("a control batch without a record")
 
 
+def _plain(data: bytes, batch: Any) -> Iterator[Any]:
+    appended = batch.max_timestamp if batch.timestamp_type else -1
+    return plain_records(
+        data[_HEADER.size :], batch.compression_type, batch.base_offset, batch.first_timestamp, appended
+    )
+
+
 class Batches(NamedTuple):
     """Batches of one partition as a broker sent them, without those that nobody may see."""
 
@@ -150,9 +157,12 @@ class Reader:
         if self._checks and not batch.validate_crc():
             raise ValueError("its checksum is another one")
         columns = self._columns
-        if columns.keys or columns.timestamps or columns.headers or not span.is_dense:
-            return self._of_records(batches.partition, list(batch), position, end)
-        values: list[bytes | None] = [record.value for record in batch]
+        try:
+            if columns.keys or columns.timestamps or columns.headers or not span.is_dense:
+                return self._of_records(batches.partition, list(batch), position, end)
+            values: list[bytes | None] = [record.value for record in batch]
+        except UnicodeDecodeError:
+            return self._of_records(batches.partition, list(_plain(data, batch)), position, end)
         if position > span.first_offset:
             del values[: position - span.first_offset]
         first = max(position, span.first_offset)
