@@ -47,6 +47,8 @@ class Channel:
         self._length = memoryview(bytearray(_LENGTH.size))
         self._incoming = self._length
         self._received = 0
+        self.received = 0
+        """Bytes that have come so far."""
 
     def fileno(self) -> int:
         return self._socket.fileno()
@@ -106,6 +108,7 @@ class Channel:
             if not count:
                 raise ConnectionError("the broker closed the connection")
             self._received += count
+            self.received += count
         return True
 
     def _begin(self) -> None:

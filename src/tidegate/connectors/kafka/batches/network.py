@@ -1,7 +1,7 @@
 """The connections to the brokers of a cluster: opened when they are needed, polled without waiting, one thread.
 
-Every request has exactly one outcome, an answer or an error, and none comes later than its time. Nothing is sent
-twice: whether to ask again is for who asks.
+Every request has exactly one outcome, an answer or an error, and an error when nothing has come for its time. Nothing
+is sent twice: whether to ask again is for who asks.
 """
 
 import select
@@ -42,6 +42,8 @@ class _Line:
         self.channel: Channel | None = None
         self.unsent: list[_Asked] = []
         self.asked: dict[int, _Asked] = {}
+        self.heard_at = float("-inf")
+        """When bytes last came: a large answer over a slow line is late only when nothing more comes."""
 
     @property
     def waiting(self) -> list[_Asked]:
@@ -172,17 +174,22 @@ class Network:
         if line.channel is None:
             return
         line.channel.write()
+        before = line.channel.received
         for number, response in line.channel.read():
             self._outcomes.append(Outcome(line.asked.pop(number).about, response, None))
+        if line.channel.received > before:
+            line.heard_at = self._clock()
 
     def _give_up(self, now: float) -> None:
         """On connections over which an answer is late, and with it whatever would come behind it."""
         for line in [*self._lines.values()]:
-            if any(asked.deadline <= now for asked in line.waiting):
+            if line.heard_at + self._timeout <= now and any(asked.deadline <= now for asked in line.waiting):
                 late = f"Kafka broker {line.address}: no answer in {self._timeout:g} s"
                 self._end(line, UnavailableError(late))
-        deadlines = [asked.deadline for line in self._lines.values() for asked in line.waiting]
-        self._next_deadline = min(deadlines, default=float("inf"))
+        self._next_deadline = float("inf")
+        for line in self._lines.values():
+            first = min((asked.deadline for asked in line.waiting), default=float("inf"))
+            self._next_deadline = min(self._next_deadline, max(first, line.heard_at + self._timeout))
 
     def _end(self, line: _Line, error: TidegateError) -> None:
         self._lines = {key: one for key, one in self._lines.items() if one is not line}

@@ -14,7 +14,7 @@ from tidegate.connectors.kafka.connection import Connection
 from tidegate.connectors.kafka.settings import PRODUCER_ONLY
 from tidegate.errors import InvalidError
 
-REQUEST_TIMEOUT = 30.0
+REQUEST_TIMEOUT = 10.0
 """Seconds for one request, unless socket.timeout.ms says otherwise."""
 
 READ = frozenset({
