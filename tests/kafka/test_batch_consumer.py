@@ -1,5 +1,7 @@
-"""The client of whole record batches on real brokers: what others wrote in every way, logins and TLS. What holds for all
-clients is in `test_source`, what goes wrong in `test_batch_consumer_faults`."""
+"""The client of whole record batches on real brokers: what others wrote in every way, logins and TLS.
+
+What holds for all clients is in `test_source`, what goes wrong in `test_batch_consumer_faults`.
+"""
 
 import random
 import time

@@ -1,5 +1,5 @@
-"""The client of whole record batches while brokers slow it down, networks break and leaders move. Nothing is read twice,
-and nothing is passed over."""
+"""The client of whole record batches while brokers slow it down, networks break and leaders move: nothing is read
+twice, and nothing is passed over."""
 
 import time
 from collections.abc import Callable, Iterator
