@@ -85,8 +85,8 @@ def network(shared_proxied_kafka: ProxiedBroker) -> Iterator[ProxiedBroker]:
 
 
 @pytest.fixture(params=["librdkafka", "batches"])
-def each_client(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Once with each client. Sources that name none use it, in this process and not in those that it starts."""
-    name: str = request.param
+def each_client(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> connection.Client:
+    """Once with each client. Sources and sinks that name none use it, in this process and not in those it starts."""
+    name: connection.Client = request.param
     monkeypatch.setattr(connection, "DEFAULT_CLIENT", name)
     return name

@@ -15,6 +15,9 @@ from tidegate.connectors.kafka.batches.opening import Opening
 from tidegate.connectors.kafka.wire import Address, address_of
 from tidegate.errors import TidegateError, UnavailableError
 
+OPENING_STEP = 0.002
+"""Seconds after which a wait looks whether a connection is open."""
+
 Lane = str
 """Requests of different lanes go through different connections: on one, a broker answers one after the other."""
 
@@ -131,13 +134,18 @@ class Network:
 
     def wait(self, seconds: float) -> None:
         """Until something may have come, so many seconds at most."""
+        self.waiting(seconds)()
+
+    def waiting(self, seconds: float) -> Callable[[], object]:
+        """What waits so when it is called, and touches nothing of this."""
         poll = select.poll()
-        opening = False
         for line in self._lines.values():
-            opening |= line.opening is not None
+            if line.opening is not None:
+                # Nothing tells when a connection is open.
+                seconds = min(seconds, OPENING_STEP)
             if line.channel is not None and line.asked:
                 poll.register(line.channel, select.POLLIN | (select.POLLOUT if line.channel.has_outgoing else 0))
-        poll.poll(min(seconds, OPENING_STEP) * 1000 if opening else seconds * 1000)
+        return lambda: poll.poll(seconds * 1000)
 
     def close(self) -> None:
         for line in self._lines.values():
@@ -196,7 +204,3 @@ class Network:
         self._any += 1
         self._outcomes += [Outcome(asked.about, None, error) for asked in line.waiting]
         line.close()
-
-
-OPENING_STEP = 0.005
-"""Seconds after which a wait looks whether a connection is open: nothing wakes it."""

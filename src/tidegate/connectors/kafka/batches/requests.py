@@ -135,10 +135,11 @@ def listed_offset(response: Any) -> tuple[int, int]:
     return row.error_code, row.offset
 
 
-def metadata(topics: Sequence[str]) -> Any:
+def metadata(topics: Sequence[str], creates: bool = False) -> Any:
+    """`creates`: brokers that make topics when they are asked for some make these."""
     return MetadataRequest(
         topics=[MetadataRequest.MetadataRequestTopic(name=topic, version=METADATA_VERSION) for topic in topics],
-        allow_auto_topic_creation=False,
+        allow_auto_topic_creation=creates,
         version=METADATA_VERSION,
     )
 

@@ -7,11 +7,12 @@ of librdkafka has no counterpart and is refused just the same: a setting is neve
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from tidegate.connectors.kafka.batches.building import CODECS, Compression
 from tidegate.connectors.kafka.batches.readings import Limits
 from tidegate.connectors.kafka.batches.requests import FetchLimits
 from tidegate.connectors.kafka.client import Isolation
 from tidegate.connectors.kafka.connection import Connection
-from tidegate.connectors.kafka.settings import PRODUCER_ONLY
+from tidegate.connectors.kafka.settings import CONSUMER_ONLY, PRODUCER_ONLY
 from tidegate.errors import InvalidError
 
 REQUEST_TIMEOUT = 10.0
@@ -22,15 +23,41 @@ READ = frozenset({
     "max.partition.fetch.bytes", "queued.max.messages.kbytes",
 })  # fmt: skip
 """Of a consumer's settings."""
-SHARED = frozenset({"client.id", "socket.timeout.ms", "allow.auto.create.topics"})
+WRITTEN = frozenset({
+    "batch.size", "compression.codec", "compression.level", "compression.type", "delivery.timeout.ms", "linger.ms",
+    "message.timeout.ms", "queue.buffering.max.kbytes", "queue.buffering.max.ms", "request.timeout.ms",
+})  # fmt: skip
+"""Of a producer's settings."""
+SHARED = frozenset({"client.id", "socket.timeout.ms"})
 """Of every client's, besides those of security."""
 SECURITY = ("security.", "sasl.", "ssl.", "enable.ssl.")
 """The names of security settings begin so; `security.kafka_python_config` refuses those that it cannot follow."""
 INSIDE = frozenset({
-    "queued.min.messages", "fetch.queue.backoff.ms", "fetch.error.backoff.ms", "socket.keepalive.enable",
-    "log_level", "debug", "log.connection.close", "socket.nagle.disable",
+    "allow.auto.create.topics", "batch.num.messages", "debug", "fetch.error.backoff.ms", "fetch.queue.backoff.ms",
+    "log.connection.close", "log_level", "max.in.flight", "max.in.flight.requests.per.connection", "message.max.bytes",
+    "message.send.max.retries", "queue.buffering.max.messages", "queued.min.messages", "retries",
+    "retry.backoff.max.ms", "retry.backoff.ms", "socket.keepalive.enable", "socket.nagle.disable",
+    "sticky.partitioning.linger.ms",
 })  # fmt: skip
 """Of how librdkafka works inside and what it logs: here there is nothing that they could change."""
+
+
+class ProducerSettings(NamedTuple):
+    batch_bytes: int
+    """Of a batch before it is compressed."""
+    buffer_bytes: int
+    """That no broker has taken yet, before there is no more room."""
+    linger: float
+    """Seconds for which a batch that is not full waits for more."""
+    compression: Compression
+    delivery: float | None
+    """Seconds for which a record is tried to be delivered; None where nothing was said."""
+    acknowledgement: float
+    """Seconds within which the other replicas must have a batch."""
+    timeout: float
+    """Seconds for one request."""
+    network: Mapping[str, Any]
+    """As `wire` takes it."""
 
 
 class ConsumerSettings(NamedTuple):
@@ -64,6 +91,27 @@ def of_consumer(connection: Connection, isolation: Isolation) -> ConsumerSetting
             isolation=isolation,
         ),
         checks=texts.get("check.crcs", "true").lower() != "false",
+        timeout=_number(texts, "socket.timeout.ms", "", round(REQUEST_TIMEOUT * 1000)) / 1000,
+        network=network,
+    )
+
+
+def of_producer(connection: Connection) -> ProducerSettings:
+    """Raises InvalidError for a setting that has no counterpart, or no sense."""
+    network = connection.kafka_python_config()
+    texts = {name: str(value) for name, value in connection.settings.items() if name not in CONSUMER_ONLY}
+    _refuse(texts, WRITTEN | SHARED)
+    codec = texts.get("compression.type", texts.get("compression.codec", "none"))
+    if codec not in ("none", *CODECS):
+        raise InvalidError(f"settings: compression.type={codec!r} is none of none, {', '.join(CODECS)}")
+    delivery = _number(texts, "delivery.timeout.ms", "message.timeout.ms", 0, lowest=0)
+    return ProducerSettings(
+        batch_bytes=_number(texts, "batch.size", "", 1_000_000),
+        buffer_bytes=_number(texts, "queue.buffering.max.kbytes", "", 32_768) * 1024,
+        linger=_number(texts, "linger.ms", "queue.buffering.max.ms", 10, lowest=0) / 1000,
+        compression=Compression(codec, int(texts.get("compression.level", "-1"))),
+        delivery=delivery / 1000 if delivery else None,
+        acknowledgement=_number(texts, "request.timeout.ms", "", round(REQUEST_TIMEOUT * 1000)) / 1000,
         timeout=_number(texts, "socket.timeout.ms", "", round(REQUEST_TIMEOUT * 1000)) / 1000,
         network=network,
     )

@@ -1,0 +1,74 @@
+"""Records of one `send` by partition, in the order in which they were given. Pure."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from tidegate.connectors.kafka.batches.building import Columns
+from tidegate.connectors.kafka.batches.partitioning import Partitioner
+from tidegate.connectors.kafka.client import Header
+
+
+class Given(NamedTuple):
+    """What `send` was given."""
+
+    topic: str
+    values: Sequence[bytes | None]
+    keys: Sequence[bytes | None] | None
+    partitions: Sequence[int] | None
+    timestamps: Sequence[int] | None
+    headers: Sequence[Sequence[Header] | None] | None
+
+
+def grouped(given: Given, partitioner: Partitioner, wall: int) -> dict[int, Columns]:
+    """`wall`: the time now, in milliseconds since 1970, of records that have none. Raises ValueError for columns of
+    different lengths."""
+    times = _times(given, wall)
+    columns = Columns(given.values, given.keys, times, given.headers)
+    for column in (columns.keys, columns.timestamps, columns.headers, given.partitions):
+        if column is not None and len(column) != len(given.values):
+            raise ValueError(f"a column of {len(column)} beside {len(given.values)} values")
+    if given.partitions is not None:
+        return _by_partition(columns, given.partitions)
+    if given.keys is not None:
+        return _by_partition(columns, partitioner.of(given.keys))
+    return _by_ranges(columns, partitioner)
+
+
+def _times(given: Given, wall: int) -> Sequence[int]:
+    if given.timestamps is None:
+        return [wall] * len(given.values)
+    return [time if time > 0 else wall for time in given.timestamps]
+
+
+def _by_ranges(columns: Columns, partitioner: Partitioner) -> dict[int, Columns]:
+    found: dict[int, Columns] = {}
+    begin = 0
+    for number, length in partitioner.ranges(len(columns.values)):
+        found[number] = _part(columns, slice(begin, begin + length))
+        begin += length
+    return found
+
+
+def _part(columns: Columns, part: slice) -> Columns:
+    cut: list[Any] = [None if column is None else column[part] for column in columns]
+    return Columns(*cut)
+
+
+def _by_partition(columns: Columns, partitions: Sequence[int]) -> dict[int, Columns]:
+    if partitions and partitions.count(partitions[0]) == len(partitions):
+        return {partitions[0]: columns}
+    present = [column for column in columns if column is not None]
+    groups: dict[int, list[Any]] = {}
+    for number, row in zip(partitions, zip(*present, strict=True), strict=True):
+        group = groups.get(number)
+        if group is None:
+            groups[number] = [row]
+        else:
+            group.append(row)
+    return {number: _columns(columns, rows) for number, rows in groups.items()}
+
+
+def _columns(columns: Columns, rows: list[Any]) -> Columns:
+    split = iter(zip(*rows, strict=True))
+    own: list[Any] = [None if column is None else next(split) for column in columns]
+    return Columns(*own)

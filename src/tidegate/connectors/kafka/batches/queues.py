@@ -1,0 +1,68 @@
+"""What a producer knows of each partition that it writes to, and of each broker; `Sending` decides on it."""
+
+from collections import deque
+
+from tidegate.connectors.kafka.batches.building import Sealed
+from tidegate.connectors.kafka.batches.readings import FIRST_PAUSE, LONGEST_PAUSE, NOBODY
+from tidegate.connectors.kafka.client import TopicPartition
+from tidegate.connectors.kafka.messages import Cluster
+
+
+class Queue:
+    """One partition that is written to."""
+
+    def __init__(self, is_added: bool) -> None:
+        self.waiting: deque[Sealed] = deque()
+        self.under_way: list[Sealed] = []
+        self.returned: list[Sealed] = []
+        """Answered, and to be sent again when nothing is under way."""
+        self.node = NOBODY
+        """At which batches are under way."""
+        self.is_added = is_added
+        self.not_before = 0.0
+        self.pause = FIRST_PAUSE
+        self.unknown_since: float | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.waiting or self.under_way or self.returned)
+
+    def back_off(self, now: float) -> None:
+        self.not_before = now + self.pause
+        self.pause = min(2 * self.pause, LONGEST_PAUSE)
+
+    def settle(self) -> None:
+        """What came back goes first, in the order in which it was sent."""
+        if self.returned and not self.under_way:
+            self.waiting.extendleft(reversed(self.returned))
+            self.returned = []
+
+    def take_back(self, batch: Sealed) -> None:
+        self.under_way.remove(batch)
+        self.returned.append(batch)
+
+
+class Node:
+    def __init__(self) -> None:
+        self.in_flight = 0
+        self.not_before = 0.0
+
+
+class Leaders:
+    """Who leads the partitions, as far as it is known."""
+
+    def __init__(self) -> None:
+        self._known: dict[TopicPartition, tuple[int, int]] = {}
+
+    def of(self, partition: TopicPartition) -> int:
+        return self._known.get(partition, (NOBODY, -1))[0]
+
+    def learn(self, cluster: Cluster) -> None:
+        for partition, (node, epoch) in cluster.leaders.items():
+            if node in cluster.brokers and epoch >= self._known.get(partition, (NOBODY, -1))[1]:
+                self._known[partition] = (node, epoch)
+
+    def forget(self, partition: TopicPartition) -> None:
+        """Whoever led it does not any more. What is older than that is not believed afterwards, either."""
+        _, epoch = self._known.get(partition, (NOBODY, -1))
+        self._known[partition] = (NOBODY, epoch)
