@@ -12,7 +12,7 @@ from itertools import count, repeat
 from typing import NamedTuple
 
 import cramjam
-from aiokafka.record._crecords import DefaultRecordBatchBuilder
+from aiokafka.record._crecords import DefaultRecordBatch, DefaultRecordBatchBuilder
 from aiokafka.record._crecords.cutil import crc32c_cython
 
 from tidegate.connectors.kafka.client import Header
@@ -24,6 +24,8 @@ RECORD_OVERHEAD = 40
 """More bytes than a record has besides its key, its value and its headers."""
 CURRENT = 2
 SMALLEST_GAIN = 1
+SEQUENCES = 1 << 31
+"""Sequence numbers begin again at 0 behind so many."""
 
 NO_HEADERS: list[Header] = []
 _INT, _UNSIGNED, _SHORT = struct.Struct(">i"), struct.Struct(">I"), struct.Struct(">h")
@@ -191,3 +193,25 @@ class Building:
 
 def _size(key: bytes | None) -> int:
     return 0 if key is None else len(key)
+
+
+def halves(batch: Sealed, who: Producing, compression: Compression = UNCOMPRESSED) -> list[Sealed]:
+    """The same records in two batches; of one record there is but one. A broker takes less in a batch than was put into
+    this one, and says so of the batch, not of a record."""
+    records = list(DefaultRecordBatch(batch.data))
+    middle = max(1, len(records) // 2)
+    parts, sequence = [], batch.sequence
+    for part in (records[:middle], records[middle:]):
+        if part:
+            building = Building(len(batch.data) * 2 + sum(len(record.value or b"") for record in part), who)
+            building.add(
+                Columns(
+                    [record.value for record in part],
+                    [record.key for record in part],
+                    [record.timestamp for record in part],
+                    [record.headers for record in part],
+                )
+            )
+            parts.append(building.seal(sequence, batch.born, compression))
+            sequence = sequence if sequence < 0 else (sequence + len(part)) % SEQUENCES
+    return parts

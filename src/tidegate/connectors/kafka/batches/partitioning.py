@@ -39,9 +39,12 @@ class Partitioner:
 
     def ranges(self, records: int) -> list[tuple[int, int]]:
         """Partitions for so many records without keys: for runs of neighbours, each with its length."""
-        size = max(1, -(-records // self._count))
-        runs = [min(size, records - begin) for begin in range(0, records, size)]
-        return [(self._spread(), length) for length in runs]
+        each, left = divmod(records, self._count)
+        runs = [(self._spread(), each + 1) for _ in range(left)]
+        if each:
+            begin = self._next + 1
+            runs += [((begin + index) % self._count, each) for index in range(self._count - left)]
+        return runs
 
     def _spread(self) -> int:
         self._next = (self._next + 1) % self._count

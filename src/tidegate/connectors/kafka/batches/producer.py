@@ -8,13 +8,13 @@ from collections.abc import Callable, Sequence
 
 from tidegate.connectors.kafka import errors
 from tidegate.connectors.kafka.batches import produce_requests
-from tidegate.connectors.kafka.batches.building import Building, Columns, Producing, Sealed
+from tidegate.connectors.kafka.batches.building import SEQUENCES, Building, Columns, Producing, Sealed
 from tidegate.connectors.kafka.batches.grouping import Given, grouped
 from tidegate.connectors.kafka.batches.hub import QUESTIONS, RECORDS, STEP, Hub
 from tidegate.connectors.kafka.batches.network import Outcome
 from tidegate.connectors.kafka.batches.parking import Parking
 from tidegate.connectors.kafka.batches.partitioning import Partitioner
-from tidegate.connectors.kafka.batches.sending import SEQUENCES, Sending
+from tidegate.connectors.kafka.batches.sending import Sending
 from tidegate.connectors.kafka.batches.sending_protocol import (
     TICK,
     Added,
@@ -89,7 +89,7 @@ class BatchProducer:
         self._settings = settings
         self._patience = patience
         self._on_failure = on_failure
-        self._sending = Sending(place, hub.leaders, bool(role.id), delivery)
+        self._sending = Sending(place, hub.leaders, role.who, delivery, settings.compression)
         self._partitioners: dict[str, Partitioner] = {}
         self._parked = Parking(place)
         self._building: dict[TopicPartition, tuple[Building, float]] = {}
@@ -107,8 +107,13 @@ class BatchProducer:
         with self._hub.lock:
             self._raise_if_dropped()
             self._move_on()
-            is_full = self._parked or self._sending.unwritten >= self._settings.buffer_bytes
-            return self._failure is not None or not is_full
+            return self._failure is not None or not self._is_full
+
+    @property
+    def _is_full(self) -> bool:
+        sending, most = self._sending, self._settings
+        is_full = sending.unwritten >= most.buffer_bytes or sending.unwritten_records >= most.buffer_records
+        return is_full or bool(self._parked)
 
     @property
     def sent(self) -> int:

@@ -16,6 +16,12 @@ class Queue:
         self.under_way: list[Sealed] = []
         self.returned: list[Sealed] = []
         """Answered, and to be sent again when nothing is under way."""
+        self.retries = 0
+        """How many batches came back and are not written yet: only those are sent then. A broker knows again no more
+        than its last few batches, and what came back may be among them."""
+        self.retries_waiting = 0
+        self.is_split = False
+        """Some of the retries are parts of one that was too large: they go one by one, being more than there were."""
         self.node = NOBODY
         """At which batches are under way."""
         self.is_added = is_added
@@ -35,11 +41,37 @@ class Queue:
         """What came back goes first, in the order in which it was sent."""
         if self.returned and not self.under_way:
             self.waiting.extendleft(reversed(self.returned))
+            self.retries = self.retries_waiting = len(self.returned)
             self.returned = []
+
+    @property
+    def may_send(self) -> bool:
+        """Whether what waits first may be sent, as far as it concerns those sent before."""
+        if not self.waiting or self.returned:
+            return False
+        return not self.retries or (self.retries_waiting > 0 and not (self.is_split and self.under_way))
+
+    def sent(self) -> Sealed:
+        """What waited first is under way now."""
+        batch = self.waiting.popleft()
+        self.under_way.append(batch)
+        self.retries_waiting = max(0, self.retries_waiting - 1)
+        return batch
 
     def take_back(self, batch: Sealed) -> None:
         self.under_way.remove(batch)
         self.returned.append(batch)
+
+    def take_apart(self, batch: Sealed, parts: list[Sealed]) -> None:
+        self.under_way.remove(batch)
+        self.returned += parts
+        self.is_split = True
+
+    def resolved(self, batch: Sealed) -> None:
+        """It is written, or never will be."""
+        self.under_way.remove(batch)
+        self.retries = max(0, self.retries - 1)
+        self.is_split = self.is_split and self.retries > 0
 
 
 class Node:

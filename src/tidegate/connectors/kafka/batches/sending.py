@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterable
 
 from tidegate.connectors.kafka import errors
-from tidegate.connectors.kafka.batches.building import Sealed
+from tidegate.connectors.kafka.batches.building import Compression, Producing, Sealed, halves
 from tidegate.connectors.kafka.batches.queues import Leaders, Node, Queue
 from tidegate.connectors.kafka.batches.readings import FIRST_PAUSE, LONGEST_PAUSE, NOBODY
 from tidegate.connectors.kafka.batches.sending_protocol import (
@@ -54,18 +54,18 @@ IN_FLIGHT_MAX = 5
 """Requests at one broker: a broker knows the last five batches of a producer in a partition again."""
 REQUEST_BYTES = 4 * 1024 * 1024
 """Of one request, unless one batch is larger."""
-SEQUENCES = 1 << 31
 
 
 class Sending:
-    """`place` is said in errors. `is_transactional`: partitions have to be added first. patience: seconds for which a
-    batch is tried to be delivered."""
+    """`place` is said in errors. `who` writes: in a transaction partitions have to be added first. patience: seconds
+    for which a batch is tried to be delivered. compression: of batches that have to be made smaller."""
 
-    def __init__(self, place: str, leaders: Leaders, is_transactional: bool, patience: float) -> None:
+    def __init__(self, place: str, leaders: Leaders, who: Producing, patience: float, compression: Compression) -> None:
         self._place = place
+        self._who = who
+        self._compression = compression
         self._patience = patience
         self._leaders = leaders
-        self._is_transactional = is_transactional
         self._queues: dict[TopicPartition, Queue] = {}
         self._nodes: dict[int, Node] = {}
         self._adding: list[TopicPartition] = []
@@ -79,6 +79,7 @@ class Sending:
         self._commands: list[Command] = []
         self.unwritten = 0
         """Bytes that no broker has taken yet."""
+        self.unwritten_records = 0
         self.trouble = ""
         """What went wrong last, and was tried again."""
 
@@ -124,9 +125,10 @@ class Sending:
         for partition, batch in event.batches:
             queue = self._queues.get(partition)
             if queue is None:
-                queue = self._queues[partition] = Queue(not self._is_transactional)
+                queue = self._queues[partition] = Queue(not self._who.is_transactional)
             queue.waiting.append(batch)
             self.unwritten += len(batch.data)
+            self.unwritten_records += batch.records
 
     def _judge(self, error: TidegateError) -> None:
         """Fail for what will not pass by itself."""
@@ -183,12 +185,14 @@ class Sending:
         """Nothing that waits will ever be written. What is under way may be."""
         dropped = [*queue.returned, *queue.waiting]
         queue.returned, queue.waiting = [], deque()
+        queue.retries = queue.retries_waiting = 0
         self._lose(dropped, error)
 
     def _lose(self, batches: Iterable[Sealed], error: TidegateError) -> None:
         batches = list(batches)
         self.unwritten -= sum(len(batch.data) for batch in batches)
         records = sum(batch.records for batch in batches)
+        self.unwritten_records -= records
         if records:
             self._commands.append(Fail(error, records))
 
@@ -234,11 +238,10 @@ class Sending:
             for node, batches in ready.items():
                 self._nodes[node].in_flight += 1
                 self._commands.append(Produce(node, batches))
-                for partition, batch in batches.items():
+                for partition in batches:
                     queue = self._queues.pop(partition)
                     queue.node = node
-                    queue.waiting.popleft()
-                    queue.under_way.append(batch)
+                    queue.sent()
                     # Others are first next time.
                     self._queues[partition] = queue
 
@@ -248,14 +251,16 @@ class Sending:
         sizes: dict[int, int] = {}
         for partition, queue in self._queues.items():
             queue.settle()
-            if not queue.waiting or queue.returned or not queue.is_added or self._has_expired(partition, queue, now):
+            if not queue.may_send or not queue.is_added or self._has_expired(partition, queue, now):
                 continue
             leader = self._leaders.of(partition)
             if leader == NOBODY:
                 self._want_metadata(now)
                 continue
             node = self._nodes.setdefault(leader, Node())
-            if node.in_flight >= IN_FLIGHT_MAX or (queue.under_way and queue.node != leader):
+            # Without sequence numbers one batch would overtake another that comes back.
+            must_wait = queue.under_way and (queue.node != leader or self._who.id < 0)
+            if node.in_flight >= IN_FLIGHT_MAX or must_wait:
                 continue
             at = max(queue.not_before, node.not_before)
             if now < at:
@@ -284,9 +289,10 @@ class Sending:
             code, text = event.codes.get(partition, (7, ""))
             queue = self._queues[partition]
             if code in (NONE, DUPLICATE):
-                queue.under_way.remove(batch)
+                queue.resolved(batch)
                 queue.pause = FIRST_PAUSE
                 self.unwritten -= len(batch.data)
+                self.unwritten_records -= batch.records
             else:
                 self._refused(partition, queue, batch, code, text, now)
 
@@ -301,7 +307,12 @@ class Sending:
                 self._leaders.forget(partition)
                 self._want_metadata(now)
             return
-        queue.under_way.remove(batch)
+        if code in errors.TOO_LARGE and batch.records > 1:
+            parts = halves(batch, self._who, self._compression)
+            self.unwritten += sum(len(part.data) for part in parts) - len(batch.data)
+            queue.take_apart(batch, parts)
+            return
+        queue.resolved(batch)
         what = f"{name_of(code)}, {text}" if text else name_of(code)
         error = errors.of_code(code, self._doing(partition), what, self._subject(partition, batch.largest))
         self._lose([batch], error)

@@ -25,7 +25,8 @@ READ = frozenset({
 """Of a consumer's settings."""
 WRITTEN = frozenset({
     "batch.size", "compression.codec", "compression.level", "compression.type", "delivery.timeout.ms", "linger.ms",
-    "message.timeout.ms", "queue.buffering.max.kbytes", "queue.buffering.max.ms", "request.timeout.ms",
+    "message.timeout.ms", "queue.buffering.max.kbytes", "queue.buffering.max.messages", "queue.buffering.max.ms",
+    "request.timeout.ms",
 })  # fmt: skip
 """Of a producer's settings."""
 SHARED = frozenset({"client.id", "socket.timeout.ms"})
@@ -35,7 +36,7 @@ SECURITY = ("security.", "sasl.", "ssl.", "enable.ssl.")
 INSIDE = frozenset({
     "allow.auto.create.topics", "batch.num.messages", "debug", "fetch.error.backoff.ms", "fetch.queue.backoff.ms",
     "log.connection.close", "log_level", "max.in.flight", "max.in.flight.requests.per.connection", "message.max.bytes",
-    "message.send.max.retries", "queue.buffering.max.messages", "queued.min.messages", "retries",
+    "message.send.max.retries", "queued.min.messages", "retries",
     "retry.backoff.max.ms", "retry.backoff.ms", "socket.keepalive.enable", "socket.nagle.disable",
     "sticky.partitioning.linger.ms",
 })  # fmt: skip
@@ -47,6 +48,8 @@ class ProducerSettings(NamedTuple):
     """Of a batch before it is compressed."""
     buffer_bytes: int
     """That no broker has taken yet, before there is no more room."""
+    buffer_records: int
+    """The same, in records."""
     linger: float
     """Seconds for which a batch that is not full waits for more."""
     compression: Compression
@@ -108,6 +111,7 @@ def of_producer(connection: Connection) -> ProducerSettings:
     return ProducerSettings(
         batch_bytes=_number(texts, "batch.size", "", 1_000_000),
         buffer_bytes=_number(texts, "queue.buffering.max.kbytes", "", 32_768) * 1024,
+        buffer_records=_number(texts, "queue.buffering.max.messages", "", 1_000_000),
         linger=_number(texts, "linger.ms", "queue.buffering.max.ms", 10, lowest=0) / 1000,
         compression=Compression(codec, int(texts.get("compression.level", "-1"))),
         delivery=delivery / 1000 if delivery else None,
