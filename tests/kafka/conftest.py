@@ -90,3 +90,10 @@ def each_client(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
     name: connection.Client = request.param
     monkeypatch.setattr(connection, "DEFAULT_CLIENT", name)
     return name
+
+
+@pytest.fixture(params=["librdkafka", pytest.param("batches", marks=pytest.mark.slow)])
+def job_client(request: pytest.FixtureRequest) -> connection.Client:
+    """Once with each client, for `kafka_bench`: of the jobs that a test starts."""
+    name: connection.Client = request.param
+    return name

@@ -52,13 +52,16 @@ class Hub:
         for outcome in self.network.poll():
             outcome.about(outcome)
 
-    def describe(self, topics: Sequence[str], reply: Callable[[Cluster | TidegateError], None]) -> None:
-        """Ask who leads. The answer is known here before `reply` is told of it."""
+    def describe(
+        self, topics: Sequence[str], reply: Callable[[Cluster | TidegateError], None], creates: bool = False
+    ) -> None:
+        """Ask who leads. The answer is known here before `reply` is told of it. `creates`: brokers that make topics
+        when they are asked for some make these."""
 
         def described(outcome: Outcome) -> None:
             reply(outcome.error if outcome.error is not None else self._described(outcome.response))
 
-        self.network.ask_any(QUESTIONS, requests.metadata(topics, creates=True), described)
+        self.network.ask_any(QUESTIONS, requests.metadata(topics, creates), described)
 
     def _described(self, response: Any) -> Cluster | TidegateError:
         cluster = messages.cluster_of(response)

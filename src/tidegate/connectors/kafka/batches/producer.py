@@ -47,6 +47,7 @@ from tidegate.errors import (
 )
 
 NO_SEQUENCE = -1
+IN_TRANSACTION_LINGER, PLAIN_LINGER = 0.025, 0.01
 TOPIC_PATIENCE = 3.0
 """Seconds within which a topic that does not exist may appear: brokers may make it when they are asked for it."""
 APPEARING = frozenset({3, 5})
@@ -63,6 +64,12 @@ class Role:
         self.who = who
         self.id = id
         self.coordinator = coordinator
+
+    @property
+    def linger(self) -> float:
+        """Seconds for which a batch that is not full waits for more, where the user did not say: nobody sees a record
+        of a transaction before its end."""
+        return IN_TRANSACTION_LINGER if self.who.is_transactional else PLAIN_LINGER
 
     @property
     def acks(self) -> int:
@@ -90,6 +97,7 @@ class BatchProducer:
         self._patience = patience
         self._on_failure = on_failure
         self._sending = Sending(place, hub.leaders, role.who, delivery, settings.compression)
+        self._linger = role.linger if settings.linger is None else settings.linger
         self._partitioners: dict[str, Partitioner] = {}
         self._parked = Parking(place)
         self._building: dict[TopicPartition, tuple[Building, float]] = {}
@@ -137,14 +145,13 @@ class BatchProducer:
 
     def flush(self) -> None:
         deadline = self._hub.now + self._patience
-        with self._hub.lock:
-            self._raise_failure()
-            self._seal(float("inf"))
         while True:
             with self._hub.lock:
-                self._move_on()
                 self._raise_failure()
-                if self._sending.is_done and not self._parked:
+                self._move_on()
+                self._seal(float("inf"))
+                self._raise_failure()
+                if self._is_idle:
                     return
                 if self._hub.now >= deadline:
                     self._late()
@@ -176,7 +183,7 @@ class BatchProducer:
     def _described(self, topic: str) -> Cluster:
         found: list[Cluster | TidegateError] = []
         with self._hub.lock:
-            self._hub.describe([topic], found.append)
+            self._hub.describe([topic], found.append, creates=True)
         while not found:
             self._hub.pump(STEP)
         (answer,) = found
@@ -224,7 +231,7 @@ class BatchProducer:
     def _built(self, partition: TopicPartition) -> Building:
         if partition not in self._building:
             building = Building(self._settings.batch_bytes, self._role.who)
-            self._building[partition] = (building, self._hub.now + self._settings.linger)
+            self._building[partition] = (building, self._hub.now + self._linger)
         return self._building[partition][0]
 
     def _sealed(self, partition: TopicPartition) -> Sealed:
@@ -234,9 +241,14 @@ class BatchProducer:
         return building.seal(sequence, self._hub.now, self._settings.compression)
 
     def _seal(self, now: float) -> None:
-        """What is old at that time. The first records of all wait for nothing: with them a transaction begins."""
-        is_first = not self._sequences
-        old = [partition for partition, (_, at) in self._building.items() if at <= now or is_first]
+        """What is old at that time, unless something waits before it: then it may as well grow. The very first records
+        wait for nothing: with them a transaction begins."""
+        is_first, is_end = not self._sequences, now == float("inf")
+        old = [
+            partition
+            for partition, (_, at) in self._building.items()
+            if is_first or is_end or (at <= now and not self._sending.has_waiting(partition))
+        ]
         if old:
             self._handle(Put([(partition, self._sealed(partition)) for partition in old]))
 
@@ -255,7 +267,7 @@ class BatchProducer:
             self._take(given)
         topics = self._parked.to_ask(self._hub.now)
         if topics:
-            self._hub.describe(topics, self._told_of_parked)
+            self._hub.describe(topics, self._told_of_parked, creates=True)
 
     def _told_of_parked(self, answer: Cluster | TidegateError) -> None:
         for error, records in self._parked.told(answer, self._hub.now):

@@ -22,6 +22,9 @@ class Queue:
         self.retries_waiting = 0
         self.is_split = False
         """Some of the retries are parts of one that was too large: they go one by one, being more than there were."""
+        self.is_known = False
+        """A broker has written a batch. One that knows nothing of a producer takes any sequence number for its first:
+        so nothing goes behind a first batch that may still come back."""
         self.node = NOBODY
         """At which batches are under way."""
         self.is_added = is_added
@@ -49,6 +52,8 @@ class Queue:
         """Whether what waits first may be sent, as far as it concerns those sent before."""
         if not self.waiting or self.returned:
             return False
+        if not self.is_known and self.under_way:
+            return False
         return not self.retries or (self.retries_waiting > 0 and not (self.is_split and self.under_way))
 
     def sent(self) -> Sealed:
@@ -66,6 +71,11 @@ class Queue:
         self.under_way.remove(batch)
         self.returned += parts
         self.is_split = True
+
+    def written(self, batch: Sealed) -> None:
+        self.is_known = True
+        self.pause = FIRST_PAUSE
+        self.resolved(batch)
 
     def resolved(self, batch: Sealed) -> None:
         """It is written, or never will be."""

@@ -88,6 +88,11 @@ class Sending:
         """Every batch that was put has been written, or has failed."""
         return not self.unwritten
 
+    def has_waiting(self, partition: TopicPartition) -> bool:
+        """Whether batches of that partition could not be sent yet."""
+        queue = self._queues.get(partition)
+        return queue is not None and bool(queue.waiting or queue.returned)
+
     def handle(self, event: Event, now: float) -> list[Command]:
         """`now` in seconds of a monotonic clock."""
         if event is TICK and now < self._due:
@@ -289,8 +294,7 @@ class Sending:
             code, text = event.codes.get(partition, (7, ""))
             queue = self._queues[partition]
             if code in (NONE, DUPLICATE):
-                queue.resolved(batch)
-                queue.pause = FIRST_PAUSE
+                queue.written(batch)
                 self.unwritten -= len(batch.data)
                 self.unwritten_records -= batch.records
             else:

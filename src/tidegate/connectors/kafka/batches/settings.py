@@ -50,8 +50,8 @@ class ProducerSettings(NamedTuple):
     """That no broker has taken yet, before there is no more room."""
     buffer_records: int
     """The same, in records."""
-    linger: float
-    """Seconds for which a batch that is not full waits for more."""
+    linger: float | None
+    """Seconds for which a batch that is not full waits for more; None where nothing was said."""
     compression: Compression
     delivery: float | None
     """Seconds for which a record is tried to be delivered; None where nothing was said."""
@@ -83,7 +83,8 @@ def of_consumer(connection: Connection, isolation: Isolation) -> ConsumerSetting
     partition_bytes = _number(texts, "max.partition.fetch.bytes", "fetch.message.max.bytes", 1_048_576)
     return ConsumerSettings(
         Limits(
-            partition=partition_bytes,
+            # While one answer is used up, the next is on its way.
+            partition=2 * partition_bytes,
             total=_number(texts, "queued.max.messages.kbytes", "", 32_768) * 1024,
             wait=_number(texts, "fetch.wait.max.ms", "", 100, lowest=0) / 1000,
         ),
@@ -107,13 +108,14 @@ def of_producer(connection: Connection) -> ProducerSettings:
     codec = texts.get("compression.type", texts.get("compression.codec", "none"))
     if codec not in ("none", *CODECS):
         raise InvalidError(f"settings: compression.type={codec!r} is none of none, {', '.join(CODECS)}")
+    linger = next((name for name in ("linger.ms", "queue.buffering.max.ms") if name in texts), None)
     delivery = _number(texts, "delivery.timeout.ms", "message.timeout.ms", 0, lowest=0)
     return ProducerSettings(
         batch_bytes=_number(texts, "batch.size", "", 1_000_000),
         buffer_bytes=_number(texts, "queue.buffering.max.kbytes", "", 32_768) * 1024,
         buffer_records=_number(texts, "queue.buffering.max.messages", "", 1_000_000),
-        linger=_number(texts, "linger.ms", "queue.buffering.max.ms", 10, lowest=0) / 1000,
-        compression=Compression(codec, int(texts.get("compression.level", "-1"))),
+        linger=None if linger is None else _number(texts, linger, "", 0, lowest=0) / 1000,
+        compression=Compression(codec, _level(texts)),
         delivery=delivery / 1000 if delivery else None,
         acknowledgement=_number(texts, "request.timeout.ms", "", round(REQUEST_TIMEOUT * 1000)) / 1000,
         timeout=_number(texts, "socket.timeout.ms", "", round(REQUEST_TIMEOUT * 1000)) / 1000,
@@ -128,6 +130,13 @@ def _refuse(texts: Mapping[str, str], known: frozenset[str]) -> None:
                 f"settings: {name!r} means nothing to client='batches'",
                 remedy="Leave it out, or use client='librdkafka'.",
             )
+
+
+def _level(texts: Mapping[str, str]) -> int:
+    text = texts.get("compression.level", "-1")
+    if not text.removeprefix("-").isdecimal():
+        raise InvalidError(f"settings: compression.level={text!r} is no whole number")
+    return int(text)
 
 
 def _number(texts: Mapping[str, str], name: str, alias: str, usual: int, lowest: int = 1) -> int:

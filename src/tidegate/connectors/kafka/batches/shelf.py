@@ -68,10 +68,14 @@ class Shelf:
             return self._reader.empty(partition, item.end)
         index = self._index.get(partition, 0)
         chunk = self._reader.chunk(item.batches, index)
-        if index + 1 < len(item.batches.visible):
+        seen = item.batches.visible
+        begin = seen[index].start if index else 0
+        if index + 1 < len(seen):
             self._index[partition] = index + 1
+            end = seen[index + 1].start
         else:
             self._index.pop(partition, None)
             items.popleft()
-            self._taken[partition] = self._taken.get(partition, 0) + item.size
+            end = item.size
+        self._taken[partition] = self._taken.get(partition, 0) + end - begin
         return chunk

@@ -1,5 +1,7 @@
 """Brokers for tests of what a producer decides: they check sequence numbers as brokers do, and everything goes wrong.
 
+A broker that knows nothing of a producer in a partition takes whatever sequence number comes first.
+
 Requests at one broker are answered in order. When a connection breaks, some of what was under way has been done, some
 has not, and some is done later, when its producer has long sent it again.
 """
@@ -41,10 +43,10 @@ class Written:
     def append(self, batch: Sealed, sequenced: bool) -> int:
         """Its code."""
         assert self.is_added, "written to before it was added to the transaction"
-        if sequenced:
+        if sequenced and self.batches:
             if any(known.sequence == batch.sequence for known in self.batches[-5:]):
                 return 0
-            expected = (self.batches[-1].sequence + self.batches[-1].records) % SEQUENCES if self.batches else 0
+            expected = (self.batches[-1].sequence + self.batches[-1].records) % SEQUENCES
             if batch.sequence != expected:
                 return OUT_OF_ORDER
         self.batches.append(batch)
