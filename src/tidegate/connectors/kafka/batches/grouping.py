@@ -1,6 +1,7 @@
 """Records of one `send` by partition, in the order in which they were given. Pure."""
 
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from tidegate.connectors.kafka.batches.building import Columns
@@ -57,18 +58,18 @@ def _part(columns: Columns, part: slice) -> Columns:
 def _by_partition(columns: Columns, partitions: Sequence[int]) -> dict[int, Columns]:
     if partitions and partitions.count(partitions[0]) == len(partitions):
         return {partitions[0]: columns}
-    present = [column for column in columns if column is not None]
-    groups: dict[int, list[Any]] = {}
-    for number, row in zip(partitions, zip(*present, strict=True), strict=True):
-        group = groups.get(number)
-        if group is None:
-            groups[number] = [row]
-        else:
-            group.append(row)
-    return {number: _columns(columns, rows) for number, rows in groups.items()}
+    if min(partitions, default=0) < 0:
+        raise ValueError(f"partition {min(partitions)}")
+    indexes: list[list[int]] = [[] for _ in range(max(partitions, default=-1) + 1)]
+    appends = [found.append for found in indexes]
+    for index, number in enumerate(partitions):
+        appends[number](index)
+    return {number: _picked(columns, found) for number, found in enumerate(indexes) if found}
 
 
-def _columns(columns: Columns, rows: list[Any]) -> Columns:
-    split = iter(zip(*rows, strict=True))
-    own: list[Any] = [None if column is None else next(split) for column in columns]
-    return Columns(*own)
+def _picked(columns: Columns, indexes: list[int]) -> Columns:
+    if len(indexes) == 1:
+        return _part(columns, slice(indexes[0], indexes[0] + 1))
+    pick = itemgetter(*indexes)
+    picked: list[Any] = [None if column is None else pick(column) for column in columns]
+    return Columns(*picked)
