@@ -79,6 +79,7 @@ class BatchConsumer:
         self._log = RareLog(self._clock)
         self._fetcher = Fetcher(connection.bootstrap, on_lost_offsets, chosen.limits)
         self._network = Network(connection.bootstrap, chosen.network, chosen.timeout)
+        self._network.open_ahead(QUESTIONS, RECORDS)
         self._shelf = Shelf(Reader(columns, connection.bootstrap, chosen.checks))
         self._commits = GroupCommits(group, self._log.warn)
         self._failure: TidegateError | None = None

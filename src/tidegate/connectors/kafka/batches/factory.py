@@ -11,7 +11,7 @@ from tidegate.clock import Clock, SystemClock
 from tidegate.connectors.kafka import errors
 from tidegate.connectors.kafka.batches import produce_requests, settings
 from tidegate.connectors.kafka.batches.building import Producing
-from tidegate.connectors.kafka.batches.hub import QUESTIONS, Hub
+from tidegate.connectors.kafka.batches.hub import QUESTIONS, RECORDS, Hub
 from tidegate.connectors.kafka.batches.network import Network
 from tidegate.connectors.kafka.batches.producer import BatchProducer, OnFailure, Role
 from tidegate.connectors.kafka.batches.pump import PumpedProducer
@@ -38,6 +38,7 @@ class BatchProducerFactory:
         self._settings = settings.of_producer(connection)
         self._bootstrap = connection.bootstrap
         network = Network(connection.bootstrap, self._settings.network, self._settings.timeout)
+        network.open_ahead(QUESTIONS, RECORDS)
         self._hub = Hub(network, f"Kafka at {connection.bootstrap}", clock)
         self._coordinators: dict[str, Address] = {}
 

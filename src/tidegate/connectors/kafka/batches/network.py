@@ -87,6 +87,12 @@ class Network:
                 line.close()
                 del self._lines[key]
 
+    def open_ahead(self, *lanes: Lane) -> None:
+        """Connections to the first broker that will be asked, before there is anything to ask: it may take a while, and
+        who leads a partition is often one of those that bootstrap= names."""
+        for lane in lanes:
+            self._line(self._bootstrap[0], lane)
+
     def ask_any(self, lane: Lane, request: Any, about: Any) -> None:
         """Any broker: the same again and again, until it fails."""
         known = [*dict.fromkeys([*self._nodes.values(), *self._bootstrap])]
