@@ -119,8 +119,10 @@ class BatchProducer:
 
     @property
     def _is_full(self) -> bool:
-        sending, most = self._sending, self._settings
-        is_full = sending.unwritten >= most.buffer_bytes or sending.unwritten_records >= most.buffer_records
+        built = [building for building, _ in self._building.values()]
+        size = self._sending.unwritten + sum(building.size for building in built)
+        records = self._sending.unwritten_records + sum(building.records for building in built)
+        is_full = size >= self._settings.buffer_bytes or records >= self._settings.buffer_records
         return is_full or bool(self._parked)
 
     @property
