@@ -5,6 +5,7 @@ them. Nothing waits while it holds the lock.
 """
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -69,8 +70,7 @@ class Hub:
             return UnavailableError(f"{self._place} names no brokers")
         self.network.learn(cluster.brokers)
         self.leaders.learn(cluster)
-        for topic in {partition.topic for partition in cluster.leaders}:
-            self.counts[topic] = sum(partition.topic == topic for partition in cluster.leaders)
+        self.counts |= Counter(partition.topic for partition in cluster.leaders)
         return cluster
 
     # ---- waiting ---------------------------------------------------------------------------------------------------
