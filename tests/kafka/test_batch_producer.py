@@ -44,6 +44,33 @@ def test_records_for_topics_that_nobody_has_asked_for_yet_wait_for_them_and_keep
         assert kafka.values(topic) == [b"%d" % number for number in range(index, 300, 3)]
 
 
+def test_what_waits_for_its_topic_is_not_overtaken_when_the_topic_is_known(kafka: Broker) -> None:
+    topic = kafka.create_topic()
+    producer = factory(kafka).open_transaction("batches-parked", 30)
+    for value in (b"first", b"second"):
+        producer.send(topic, [value])
+    until(lambda: producer._hub.pump(0.01) or topic in producer._hub.counts, bool)
+    producer.send(topic, [b"third"])
+    producer.flush()
+    assert kafka.values(topic, "read_uncommitted") == [b"first", b"second", b"third"]
+
+
+def test_partitions_that_a_topic_gets_are_used_after_a_while(kafka: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidegate.connectors.kafka.batches.producer.METADATA_AGE", 0.1)
+    topic = kafka.create_topic()
+    producer = factory(kafka).open_plain()
+    producer.send(topic, [b"a"])
+    kafka.add_partitions(topic, 3)
+
+    def used() -> set[int]:
+        producer.send(topic, [b"b"] * 30)
+        producer.flush()
+        return {record.partition for record in kafka.read(topic)}
+
+    until(used, lambda found: found == {0, 1, 2})
+    producer.drop()
+
+
 def test_two_threads_may_send_and_flush_at_once(kafka: Broker) -> None:
     """As the barriers of a sink without transactions do."""
     topic = kafka.create_topic(partitions=3)

@@ -29,6 +29,10 @@ class Parking:
     def __bool__(self) -> bool:
         return bool(self._given)
 
+    def holds(self, topic: str) -> bool:
+        """Whether something for that topic waits: what comes now waits behind it."""
+        return any(given.topic == topic for given in self._given)
+
     def add(self, given: Given, now: float) -> None:
         self._given.append(given)
         self._since.setdefault(given.topic, now)

@@ -23,7 +23,7 @@ class Partitioner:
     """Of a topic with that many partitions."""
 
     def __init__(self, count: int) -> None:
-        self._count = count
+        self.count = count
         self._known: dict[bytes, int] = {}
         self._next = 0
 
@@ -39,15 +39,15 @@ class Partitioner:
 
     def ranges(self, records: int) -> list[tuple[int, int]]:
         """Partitions for so many records without keys: for runs of neighbours, each with its length."""
-        each, left = divmod(records, self._count)
+        each, left = divmod(records, self.count)
         runs = [(self._spread(), each + 1) for _ in range(left)]
         if each:
             begin = self._next + 1
-            runs += [((begin + index) % self._count, each) for index in range(self._count - left)]
+            runs += [((begin + index) % self.count, each) for index in range(self.count - left)]
         return runs
 
     def _spread(self) -> int:
-        self._next = (self._next + 1) % self._count
+        self._next = (self._next + 1) % self.count
         return self._next
 
     def _learn(self, keys: set[bytes]) -> None:
@@ -58,7 +58,7 @@ class Partitioner:
             by_length.setdefault(len(key), []).append(key)
         for length, alike in by_length.items():
             hashes = murmur2(alike, length)
-            self._known.update(zip(alike, ((one & SIGNLESS) % self._count for one in hashes), strict=True))
+            self._known.update(zip(alike, ((one & SIGNLESS) % self.count for one in hashes), strict=True))
 
 
 def murmur2(keys: Sequence[bytes], length: int) -> list[int]:

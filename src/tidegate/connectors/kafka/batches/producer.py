@@ -48,6 +48,8 @@ from tidegate.errors import (
 
 NO_SEQUENCE = -1
 IN_TRANSACTION_LINGER, PLAIN_LINGER = 0.025, 0.01
+METADATA_AGE = 300.0
+"""Seconds after which a producer without transactions looks for more partitions of its topics."""
 TOPIC_PATIENCE = 3.0
 """Seconds within which a topic that does not exist may appear: brokers may make it when they are asked for it."""
 APPEARING = frozenset({3, 5})
@@ -103,6 +105,7 @@ class BatchProducer:
         self._building: dict[TopicPartition, tuple[Building, float]] = {}
         """With the time at which each is old."""
         self._sequences: dict[TopicPartition, int] = {}
+        self._look_again_at = hub.now + METADATA_AGE
         self._is_finding = False
         self._is_dropped = False
         self._failure: Failure | None = None
@@ -203,7 +206,7 @@ class BatchProducer:
 
     def _take(self, given: Given) -> None:
         partitioner = self._partitioner(given.topic)
-        if partitioner is None:
+        if partitioner is None or self._parked.holds(given.topic):
             self._parked.add(given, self._hub.now)
             return
         try:
@@ -212,10 +215,11 @@ class BatchProducer:
             self._fail(InvalidError(f"{self._place} does not take what it was given: {error}"))
 
     def _partitioner(self, topic: str) -> Partitioner | None:
-        """With as many partitions as the topic had when it was first written to. None while nobody knows."""
-        found = self._partitioners.get(topic)
-        if found is None and topic in self._hub.counts:
-            found = self._partitioners[topic] = Partitioner(self._hub.counts[topic])
+        """None while nobody knows how many partitions the topic has. A transaction sees one number till its end."""
+        found, count = self._partitioners.get(topic), self._hub.counts.get(topic)
+        is_right = found is not None and (bool(self._role.id) or found.count == count)
+        if count is not None and not is_right:
+            found = self._partitioners[topic] = Partitioner(count)
         return found
 
     def _build(self, topic: str, groups: dict[int, Columns]) -> None:
@@ -261,8 +265,16 @@ class BatchProducer:
             return
         if self._parked:
             self._unpark()
+        if self._hub.now >= self._look_again_at:
+            self._look_again()
         self._seal(self._hub.now)
         self._handle(TICK)
+
+    def _look_again(self) -> None:
+        """Topics may have got more partitions. Within a transaction that does not matter."""
+        self._look_again_at = self._hub.now + METADATA_AGE
+        if self._partitioners and not self._role.id:
+            self._hub.describe(sorted(self._partitioners), self._told)
 
     def _unpark(self) -> None:
         for given in self._parked.released(self._hub.counts):
