@@ -149,17 +149,13 @@ class Building:
 
     def add(self, columns: Columns, begin: int = 0) -> int:
         """Records from that index on, as many as there is room for: behind which index it is full, or all are in."""
-        end = len(columns.values)
-        if begin == 0 and columns.headers is None and None not in columns.values:
-            size = sum(map(len, columns.values)) + end * RECORD_OVERHEAD  # type: ignore[arg-type]
-            if columns.keys is not None:
-                size += sum(map(_size, columns.keys)) if None in columns.keys else sum(map(len, columns.keys))  # type: ignore[arg-type]
-            if self.size + size <= self._limit:
-                self._add_all(columns)
-                return end
+        lengths = _lengths(columns) if begin == 0 and columns.headers is None else None
+        if lengths is not None and self.size + lengths.all <= self._limit:
+            self._add_all(columns, lengths.largest)
+            return len(columns.values)
         return self._add_some(columns, begin)
 
-    def _add_all(self, columns: Columns) -> None:
+    def _add_all(self, columns: Columns, largest: int) -> None:
         values, keys = columns.values, columns.keys
         appended = map(
             self._builder.append,
@@ -171,7 +167,7 @@ class Building:
         )
         deque(appended, 0)
         self.records += len(values)
-        self._largest = max(self._largest, *map(len, values))  # type: ignore[arg-type]
+        self._largest = max(self._largest, largest)
 
     def _add_some(self, columns: Columns, begin: int) -> int:
         append, values, keys, headers = self._builder.append, columns.values, columns.keys, columns.headers
@@ -191,8 +187,21 @@ class Building:
         return Sealed(compression.applied(self._builder.build()), self.records, sequence, self._largest, now)
 
 
-def _size(key: bytes | None) -> int:
-    return 0 if key is None else len(key)
+class _Lengths(NamedTuple):
+    """Bytes: what all records take at most, and the largest value."""
+
+    all: int
+    largest: int
+
+
+def _lengths(columns: Columns) -> _Lengths | None:
+    """None where some key or value is none: `len` finds that out while it counts."""
+    try:
+        values = list(map(len, columns.values))  # type: ignore[arg-type]
+        keys = 0 if columns.keys is None else sum(map(len, columns.keys))  # type: ignore[arg-type]
+    except TypeError:
+        return None
+    return _Lengths(sum(values) + keys + len(values) * RECORD_OVERHEAD, max(values, default=0))
 
 
 def halves(batch: Sealed, who: Producing, compression: Compression = UNCOMPRESSED) -> list[Sealed]:

@@ -23,22 +23,32 @@ class Given(NamedTuple):
 def grouped(given: Given, partitioner: Partitioner, wall: int) -> dict[int, Columns]:
     """`wall`: the time now, in milliseconds since 1970, of records that have none. Raises ValueError for columns of
     different lengths."""
-    times = _times(given, wall)
-    columns = Columns(given.values, given.keys, times, given.headers)
+    columns = Columns(given.values, given.keys, _times(given, wall), given.headers)
     for column in (columns.keys, columns.timestamps, columns.headers, given.partitions):
         if column is not None and len(column) != len(given.values):
             raise ValueError(f"a column of {len(column)} beside {len(given.values)} values")
     if given.partitions is not None:
-        return _by_partition(columns, given.partitions)
-    if given.keys is not None:
-        return _by_partition(columns, partitioner.of(given.keys))
-    return _by_ranges(columns, partitioner)
+        return _by_given(columns, given.partitions)
+    if given.keys is None:
+        return _by_ranges(columns, partitioner)
+    if partitioner.count == 1:
+        return {0: columns}
+    return _by_partition(columns, partitioner.of(given.keys), partitioner.count)
 
 
 def _times(given: Given, wall: int) -> Sequence[int]:
     if given.timestamps is None:
         return [wall] * len(given.values)
     return [time if time > 0 else wall for time in given.timestamps]
+
+
+def _by_given(columns: Columns, partitions: Sequence[int]) -> dict[int, Columns]:
+    if not partitions:
+        return {}
+    lowest, highest = min(partitions), max(partitions)
+    if lowest < 0:
+        raise ValueError(f"partition {lowest}")
+    return {lowest: columns} if lowest == highest else _by_partition(columns, partitions, highest + 1)
 
 
 def _by_ranges(columns: Columns, partitioner: Partitioner) -> dict[int, Columns]:
@@ -55,12 +65,8 @@ def _part(columns: Columns, part: slice) -> Columns:
     return Columns(*cut)
 
 
-def _by_partition(columns: Columns, partitions: Sequence[int]) -> dict[int, Columns]:
-    if partitions and partitions.count(partitions[0]) == len(partitions):
-        return {partitions[0]: columns}
-    if min(partitions, default=0) < 0:
-        raise ValueError(f"partition {min(partitions)}")
-    indexes: list[list[int]] = [[] for _ in range(max(partitions, default=-1) + 1)]
+def _by_partition(columns: Columns, partitions: Sequence[int], count: int) -> dict[int, Columns]:
+    indexes: list[list[int]] = [[] for _ in range(count)]
     appends = [found.append for found in indexes]
     for index, number in enumerate(partitions):
         appends[number](index)

@@ -29,12 +29,10 @@ class Partitioner:
 
     def of(self, keys: Sequence[bytes | None]) -> list[int]:
         """A partition for each; records without a key are spread."""
-        found: list[int | None] = list(map(self._known.get, keys))  # type: ignore[arg-type]
-        if None not in found:
-            return found  # type: ignore[return-value]
-        self._learn({key for key, partition in zip(keys, found, strict=True) if partition is None and key is not None})
-        if None not in keys:
+        try:
             return list(map(self._known.__getitem__, keys))  # type: ignore[arg-type]
+        except KeyError:
+            self._learn({key for key in keys if key is not None})
         return [self._spread() if key is None else self._known[key] for key in keys]
 
     def ranges(self, records: int) -> list[tuple[int, int]]:
@@ -51,10 +49,13 @@ class Partitioner:
         return self._next
 
     def _learn(self, keys: set[bytes]) -> None:
-        if len(self._known) + len(keys) > KNOWN_MAX:
+        """All of these are known afterwards, whatever was known before."""
+        new = keys - self._known.keys()
+        if len(self._known) + len(new) > KNOWN_MAX:
             self._known.clear()
+            new = keys
         by_length: dict[int, list[bytes]] = {}
-        for key in keys:
+        for key in new:
             by_length.setdefault(len(key), []).append(key)
         for length, alike in by_length.items():
             hashes = murmur2(alike, length)

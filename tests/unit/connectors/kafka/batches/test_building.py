@@ -141,6 +141,14 @@ def test_keys_that_are_remembered_are_bounded() -> None:
         assert len(partitioner._known) <= KNOWN_MAX
 
 
+def test_keys_are_found_also_when_those_remembered_are_forgotten_in_between(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidegate.connectors.kafka.batches.partitioning.KNOWN_MAX", 10)
+    partitioner, source = Partitioner(7), random.Random(1)
+    for _ in range(200):
+        keys = [b"%d" % source.randrange(40) for _ in range(source.randrange(1, 30))]
+        assert partitioner.of(keys) == [(murmur2_of_one(key) & 0x7FFFFFFF) % 7 for key in keys]
+
+
 @pytest.mark.parametrize("records", [1, 2, 3, 10, 1000])
 def test_records_without_keys_are_spread_and_stay_in_runs(records: int) -> None:
     partitioner = Partitioner(3)
