@@ -93,6 +93,14 @@ def each_client(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.fixture(params=["librdkafka", pytest.param("batches", marks=pytest.mark.slow)])
+def each_client_of_faults(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> connection.Client:
+    """As `each_client`, for tests that take their time."""
+    name: connection.Client = request.param
+    monkeypatch.setattr(connection, "DEFAULT_CLIENT", name)
+    return name
+
+
+@pytest.fixture(params=["librdkafka", pytest.param("batches", marks=pytest.mark.slow)])
 def job_client(request: pytest.FixtureRequest) -> connection.Client:
     """Once with each client, for `kafka_bench`: of the jobs that a test starts."""
     name: connection.Client = request.param

@@ -69,7 +69,7 @@ def test_what_the_broker_compressed_itself_is_read(kafka: Broker, codec: str) ->
 @pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
 def test_aborted_and_open_transactions_are_seen_as_librdkafka_sees_them(kafka: Broker, isolation: Isolation) -> None:
     topic = kafka.create_topic()
-    for number in range(12):
+    for number in range(5):
         kafka.produce_in_transaction(topic, [f"{number} {index}" for index in range(5)], commit=number % 3 == 0)
         kafka.produce(topic, [f"{number} plain"])
     kafka.produce_in_transaction(topic, ["open"], commit=None)

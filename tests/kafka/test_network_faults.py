@@ -33,7 +33,7 @@ from tidegate.errors import TidegateError
 from tidegate.operators.contracts import TransactionalSink
 from tidegate.testing.conformance.sink_kit import prepare
 
-pytestmark = pytest.mark.usefixtures("each_client")
+pytestmark = pytest.mark.usefixtures("each_client_of_faults")
 
 Writer = TransactionalSink[Any]
 OPENER = """
@@ -272,11 +272,11 @@ def test_T19_where_the_broker_does_not_verify_an_abort_by_this_sink_still_shuts_
 
 @pytest.mark.slow
 def test_T27_an_attempt_that_begins_after_its_death_disturbs_nothing_of_the_next(
-    proxy: KafkaProxy, ground: SinkGround, each_client: Client
+    proxy: KafkaProxy, ground: SinkGround, each_client_of_faults: Client
 ) -> None:
     """Its request to open an id arrives when the next attempt has taken over, has found nothing, and has prepared."""
     held = proxy.hold("InitProducerId", times=1)
-    arguments = [ground.broker.bootstrap, ground.topic, str(ground.id(attempt=1)), each_client]
+    arguments = [ground.broker.bootstrap, ground.topic, str(ground.id(attempt=1)), each_client_of_faults]
     dead = subprocess.Popen([sys.executable, "-c", OPENER, *arguments])
     held.wait()
     dead.kill()

@@ -24,7 +24,7 @@ from tidegate.elements import Batch
 from tidegate.errors import InvalidError, LostDataError, TidegateError, UnavailableError
 from tidegate.ids import OperatorName
 
-pytestmark = pytest.mark.usefixtures("each_client")
+pytestmark = pytest.mark.usefixtures("each_client_of_faults")
 
 # ---- the end of the process ----------------------------------------------------------------------------------------
 
@@ -60,10 +60,10 @@ if how == "close":
 
 @pytest.mark.parametrize("how", ["exit", "close", "error", "signal"])
 def test_T02_no_end_of_the_process_aborts_what_is_prepared_or_open(
-    kafka: Broker, each_client: Client, how: str
+    kafka: Broker, each_client_of_faults: Client, how: str
 ) -> None:
     ground = SinkGround(kafka)
-    arguments = [kafka.bootstrap, ground.topic, str(ground.id(0)), str(ground.id(1)), how, each_client]
+    arguments = [kafka.bootstrap, ground.topic, str(ground.id(0)), str(ground.id(1)), how, each_client_of_faults]
     child = subprocess.Popen(
         [sys.executable, "-c", CHILD, *arguments], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env={**os.environ}
     )

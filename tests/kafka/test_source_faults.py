@@ -20,7 +20,7 @@ from tidegate.errors import InvalidError, LostDataError, UnavailableError
 from tidegate.formats import String
 from tidegate.kafka import KafkaSource
 
-pytestmark = pytest.mark.usefixtures("each_client")
+pytestmark = pytest.mark.usefixtures("each_client_of_faults")
 
 
 def texts(kafka: Broker, topics: Any = None, **options: Any) -> KafkaSource:
