@@ -21,6 +21,8 @@ from tidegate.connectors.kafka.connection import Connection
 from tidegate.connectors.kafka.consumer import ConfluentConsumer
 from tidegate.errors import InvalidError
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["guarded", "tls"]
 
 

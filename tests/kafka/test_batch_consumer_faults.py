@@ -14,6 +14,8 @@ from tidegate.connectors.kafka.client import TopicPartition
 from tidegate.deploy.dev_kafka import DevKafka
 from tidegate.errors import LostDataError
 
+pytestmark = pytest.mark.slow
+
 # ---- brokers that want less ----------------------------------------------------------------------------------------
 
 

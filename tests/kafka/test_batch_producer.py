@@ -23,6 +23,8 @@ from tidegate.deploy.dev_kafka import DevKafka
 from tidegate.elements import Batch
 from tidegate.errors import InternalError, InvalidError, TidegateError, UnavailableError
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["guarded", "tls"]
 
 

@@ -14,7 +14,7 @@ from tidegate.elements import Batch
 from tidegate.errors import InvalidError
 from tidegate.formats import Bytes
 
-pytestmark = pytest.mark.usefixtures("each_client")
+pytestmark = pytest.mark.usefixtures("each_client_of_faults")
 
 MURMUR2 = {
     b"21": -973932308,
