@@ -179,15 +179,16 @@ class Bench:
         self._create(FULL, EMPTY)
         fill(self._bootstrap, self._records)
 
-    def job(self, workers: int, profile: Path | None = None) -> Result:
-        hook = {"PYTHONPATH": str(HERE / "profile_hook"), "BENCH_PROFILE": str(profile)} if profile else None
+    def job(self, workers: int, client: str = "librdkafka", profile: Path | None = None) -> Result:
+        path = os.pathsep.join([str(HERE / "process_hook"), os.environ.get("PYTHONPATH", "")])
+        environment = {"PYTHONPATH": path, "BENCH_CLIENT": client, "BENCH_PROFILE": str(profile or "")}
 
         def run(source: str, sink: str) -> Usage:
             with tempfile.TemporaryDirectory(prefix="tidegate-bench-") as checkpoints:
                 command = job_command(self._bootstrap, workers, self._interval, checkpoints, source, sink)
-                return measure(command, hook)
+                return measure(command, environment)
 
-        return self._result(f"job, {workers} worker{'s' if workers > 1 else ''}", run)
+        return self._result(f"{client}, {workers} worker{'s' if workers > 1 else ''}", run)
 
     def bare_loop(self) -> Result:
         return self._result("bare loop", lambda source, sink: measure(loop_command(self._bootstrap, source, sink)))
@@ -223,14 +224,14 @@ class Bench:
 
 def show(rounds: Sequence[Sequence[Result]]) -> None:
     """The median of all rounds. The bare loop comes first in each."""
-    print(f"{'':16} {'records/s':>10} {'of loop':>8} {'records/CPU s':>14} {'of loop':>8} {'start and end':>14}")
+    print(f"{'':22} {'records/s':>10} {'of loop':>8} {'records/CPU s':>14} {'of loop':>8} {'start and end':>14}")
     loop_rate, loop_cpu_rate = (
         statistics.median(values) for values in zip(*(of[0].rates for of in rounds), strict=True)
     )
     for runs in zip(*rounds, strict=True):
         rate, cpu_rate = (statistics.median(values) for values in zip(*(run.rates for run in runs), strict=True))
         print(
-            f"{runs[0].what:16} {rate:10,.0f} {rate / loop_rate:8.2f} {cpu_rate:14,.0f} {cpu_rate / loop_cpu_rate:8.2f}"
+            f"{runs[0].what:22} {rate:10,.0f} {rate / loop_rate:8.2f} {cpu_rate:14,.0f} {cpu_rate / loop_cpu_rate:8.2f}"
             f" {statistics.median(run.start_and_end for run in runs):12.1f} s"
         )
 
@@ -244,15 +245,18 @@ def main() -> None:
     parser.add_argument("--checkpoint-interval", default="1s")
     parser.add_argument("--bootstrap", metavar="HOST:PORT", help="a running broker, instead of one that is started")
     parser.add_argument("--profile", type=Path, metavar="FILE", help="only one worker, with its profile into FILE")
+    parser.add_argument("--clients", nargs="+", default=["librdkafka", "batches"], metavar="CLIENT")
+    parser.add_argument("--workers", nargs="+", type=int, default=[1, 2], metavar="COUNT")
     options = parser.parse_args()
     with kafka(options.bootstrap) as bootstrap:
         bench = Bench(bootstrap, options.records, options.checkpoint_interval)
         bench.prepare()
         if options.profile:
-            bench.job(1, options.profile)
+            bench.job(1, options.clients[0], options.profile)
             pstats.Stats(str(options.profile)).sort_stats("tottime").print_stats(25)
         else:
-            show([(bench.bare_loop(), bench.job(1), bench.job(2)) for _ in range(options.rounds)])
+            kinds = [(workers, client) for workers in options.workers for client in options.clients]
+            show([(bench.bare_loop(), *(bench.job(*kind) for kind in kinds)) for _ in range(options.rounds)])
 
 
 if __name__ == "__main__":

@@ -52,10 +52,18 @@ def build(argv: list[str]) -> tg.Job:
     parser.add_argument("--output", required=True)
     parser.add_argument("--job", required=True)
     parser.add_argument("--delivery", choices=("exactly-once", "at-least-once"), default="exactly-once")
+    parser.add_argument("--client", choices=("librdkafka", "batches"))
     options = parser.parse_args(argv)
     job = tg.Job(options.job)
-    source = KafkaSource(options.bootstrap, options.input, value=tg.Json(Order))
-    sink = KafkaSink(options.bootstrap, options.output, key=user_of, value=tg.Json(Total), delivery=options.delivery)
+    source = KafkaSource(options.bootstrap, options.input, value=tg.Json(Order), client=options.client)
+    sink = KafkaSink(
+        options.bootstrap,
+        options.output,
+        key=user_of,
+        value=tg.Json(Total),
+        delivery=options.delivery,
+        client=options.client,
+    )
     orders = job.source(source, name="orders")
     orders.key_by(user_of, key_type=str).process(RunningTotal(), name="totals").sink(sink, name="out")
     return job

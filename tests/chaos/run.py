@@ -57,6 +57,7 @@ class Options:
     disk: Literal["auto", "mount", "limit"] = "auto"
     folder: Path | None = None
     delivery: str = "exactly-once"
+    client: str = "librdkafka"
     """Anything else must be found."""
 
 
@@ -80,7 +81,8 @@ class Run:
         self._input, self._output = f"{job}-orders", f"{job}-totals"
         topics = {self._input: PARTITIONS, self._output: OUTPUT_PARTITIONS}
         self._brokers = Brokers(self.folder / "kafka", options.nodes, topics)
-        self._scene = Scene(self.folder, self._disk, self._sockets, job, self._input, self._output, options.delivery)
+        topics = (self._input, self._output)
+        self._scene = Scene(self.folder, self._disk, self._sockets, job, *topics, options.delivery, options.client)
         self._supervisor = Supervisor(self._scene, self.plan, self.timeline, self._agenda)
         self._watcher = Watcher(self._output, Checker(self.plan.users))
         self._writer: subprocess.Popen[str] | None = None

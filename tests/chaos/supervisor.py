@@ -53,6 +53,7 @@ class Scene:
     input: str
     output: str
     delivery: str
+    client: str = "librdkafka"
     bootstrap: str = ""
     """As the job sees the brokers; known when they run."""
 
@@ -204,7 +205,17 @@ class Supervisor:
     def _arguments(self) -> list[str]:
         scene = self._scene
         topics = ["--input", scene.input, "--output", scene.output]
-        return ["--bootstrap", scene.bootstrap, *topics, "--job", scene.job, "--delivery", scene.delivery]
+        return [
+            "--bootstrap",
+            scene.bootstrap,
+            *topics,
+            "--job",
+            scene.job,
+            "--delivery",
+            scene.delivery,
+            "--client",
+            scene.client,
+        ]
 
     # ---- other commands --------------------------------------------------------------------------------------------
 

@@ -73,6 +73,7 @@ def build(argv: list[str]) -> tg.Job:
     medium = parser.add_mutually_exclusive_group(required=True)
     medium.add_argument("--log", help="the folder of an embedded log")
     medium.add_argument("--bootstrap", help="host and port of a Kafka broker")
+    parser.add_argument("--client", choices=("librdkafka", "batches"), help="who moves Kafka's records")
     parser.add_argument("--letters", required=True, help="topic")
     parser.add_argument("--out", required=True, help="topic")
     parser.add_argument("--job", required=True)
@@ -102,5 +103,7 @@ def on_the_embedded_log(arguments: argparse.Namespace) -> tuple[Source, Sink]:
 def on_kafka(arguments: argparse.Namespace) -> tuple[Source, Sink]:
     from tidegate.kafka import KafkaSink, KafkaSource
 
-    source = KafkaSource(arguments.bootstrap, arguments.letters, value=tg.String(), bounded=True)
-    return source, KafkaSink(arguments.bootstrap, arguments.out, value=tg.String())
+    source = KafkaSource(
+        arguments.bootstrap, arguments.letters, value=tg.String(), bounded=True, client=arguments.client
+    )
+    return source, KafkaSink(arguments.bootstrap, arguments.out, value=tg.String(), client=arguments.client)

@@ -107,6 +107,7 @@ def build(argv: list[str]) -> tg.Job:
     medium = parser.add_mutually_exclusive_group(required=True)
     medium.add_argument("--log", help="the folder of an embedded log")
     medium.add_argument("--bootstrap", help="host and port of a Kafka broker")
+    parser.add_argument("--client", choices=("librdkafka", "batches"), help="who moves Kafka's records")
     parser.add_argument("--orders", required=True, help="topic")
     parser.add_argument("--out", required=True, help="topic")
     parser.add_argument("--job", required=True)
@@ -141,10 +142,18 @@ def on_the_embedded_log(arguments: argparse.Namespace) -> tuple[Source, Sink]:
 def on_kafka(arguments: argparse.Namespace) -> tuple[Source, Sink]:
     from tidegate.kafka import KafkaSink, KafkaSource
 
-    source = KafkaSource(arguments.bootstrap, arguments.orders, value=tg.Json(Order), bounded=arguments.bounded)
+    source = KafkaSource(
+        arguments.bootstrap, arguments.orders, value=tg.Json(Order), bounded=arguments.bounded, client=arguments.client
+    )
     if arguments.bounded:
         source = PromptSource(source)
-    return source, KafkaSink(arguments.bootstrap, arguments.out, key=lambda total: total.user, value=tg.Json(Total))
+    return source, KafkaSink(
+        arguments.bootstrap,
+        arguments.out,
+        key=lambda total: total.user,
+        value=tg.Json(Total),
+        client=arguments.client,
+    )
 
 
 if __name__ == "__main__":

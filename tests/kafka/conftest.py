@@ -12,6 +12,7 @@ import pytest
 
 from tests.kafka.brokers import VERSION, Broker
 from tests.kafka.proxy import ProxiedBroker, proxied_broker
+from tidegate.connectors.kafka import connection
 from tidegate.deploy.dev_kafka import DevKafka
 
 
@@ -81,3 +82,26 @@ def network(shared_proxied_kafka: ProxiedBroker) -> Iterator[ProxiedBroker]:
     yield shared_proxied_kafka
     shared_proxied_kafka.heal()
     shared_proxied_kafka.proxy.reset_connections()
+
+
+@pytest.fixture(params=["librdkafka", "batches"])
+def each_client(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> connection.Client:
+    """Once with each client. Sources and sinks that name none use it, in this process and not in those it starts."""
+    name: connection.Client = request.param
+    monkeypatch.setattr(connection, "DEFAULT_CLIENT", name)
+    return name
+
+
+@pytest.fixture(params=["librdkafka", pytest.param("batches", marks=pytest.mark.slow)])
+def each_client_of_faults(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> connection.Client:
+    """As `each_client`, for tests that take their time."""
+    name: connection.Client = request.param
+    monkeypatch.setattr(connection, "DEFAULT_CLIENT", name)
+    return name
+
+
+@pytest.fixture(params=["librdkafka", pytest.param("batches", marks=pytest.mark.slow)])
+def job_client(request: pytest.FixtureRequest) -> connection.Client:
+    """Once with each client, for `kafka_bench`: of the jobs that a test starts."""
+    name: connection.Client = request.param
+    return name

@@ -11,6 +11,7 @@ from tests.integration.programs import wait_until
 from tests.integration.running import Bench
 from tests.integration.streams import Stream
 from tests.kafka.brokers import Broker, unique
+from tidegate.connectors.kafka.connection import Client
 
 STREAM = Stream(pause=0.0005, options=("--checkpoint-interval", "200ms"))
 """A transaction begins and ends slower than in the embedded log, by some ten to some hundred milliseconds."""
@@ -49,9 +50,10 @@ class KafkaAppender:
 class KafkaMedium:
     """Topics, jobs and groups of one test in a Kafka that others may use. See `Medium`."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, client: Client = "librdkafka") -> None:
+        """`client`: of the jobs."""
         self.broker = broker
-        self.arguments = ["--bootstrap", broker.bootstrap]
+        self.arguments = ["--bootstrap", broker.bootstrap, *(["--client", client] if client != "librdkafka" else [])]
         self._appender = KafkaAppender(broker.direct)
         self._names: dict[str, str] = {}
         self._topics: set[str] = set()
@@ -124,9 +126,9 @@ class KafkaMedium:
 
 
 @contextmanager
-def kafka_bench(broker: Broker, folder: Path) -> Iterator[Bench]:
+def kafka_bench(broker: Broker, folder: Path, client: Client = "librdkafka") -> Iterator[Bench]:
     """A bench on Kafka, cleared away whatever happens."""
-    made = Bench(folder, KafkaMedium(broker))
+    made = Bench(folder, KafkaMedium(broker, client))
     try:
         yield made
     finally:

@@ -19,8 +19,11 @@ def login(user: str) -> dict[str, str]:
 def build(argv: list[str]) -> tg.Job:
     parser = ArgumentParser()
     parser.add_argument("--bootstrap", required=True)
+    parser.add_argument("--client", choices=("librdkafka", "batches"))
     options = parser.parse_args(argv)
     job = tg.Job("running-totals")
-    source = KafkaSource(options.bootstrap, "orders", bounded=True, settings=login("app"))
-    job.source(source, name="orders").sink(KafkaSink(options.bootstrap, "totals", settings=login("app")), name="out")
+    source = KafkaSource(options.bootstrap, "orders", bounded=True, settings=login("app"), client=options.client)
+    job.source(source, name="orders").sink(
+        KafkaSink(options.bootstrap, "totals", settings=login("app"), client=options.client), name="out"
+    )
     return job

@@ -15,6 +15,7 @@ from tests.integration.test_crash_matrix import POINTS, Point
 from tests.kafka import medium
 from tests.kafka.brokers import VERSION, Broker
 from tests.kafka.medium import kafka_bench
+from tidegate.connectors.kafka.connection import Client
 from tidegate.deploy.dev_kafka import DevKafka
 
 STREAM = replace(medium.STREAM, options=(*medium.STREAM.options, "--restart", "fixed-delay:100:100ms"))
@@ -33,8 +34,8 @@ def mortal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 
 @pytest.fixture
-def bench(mortal: Broker, tmp_path: Path) -> Iterator[Bench]:
-    with kafka_bench(mortal, tmp_path) as made:
+def bench(mortal: Broker, tmp_path: Path, job_client: Client) -> Iterator[Bench]:
+    with kafka_bench(mortal, tmp_path, job_client) as made:
         yield made
 
 

@@ -10,13 +10,14 @@ from tests.integration.test_crash_matrix import CrashMatrix, Point, Victim
 from tests.kafka import medium
 from tests.kafka.brokers import Broker
 from tests.kafka.medium import STREAM, KafkaMedium, kafka_bench
+from tidegate.connectors.kafka.connection import Client
 
 QUICK = ("acknowledge:before", "log-append:after", "commit:after")
 
 
 @pytest.fixture
-def bench(kafka: Broker, tmp_path: Path) -> Iterator[Bench]:
-    with kafka_bench(kafka, tmp_path) as made:
+def bench(kafka: Broker, tmp_path: Path, job_client: Client) -> Iterator[Bench]:
+    with kafka_bench(kafka, tmp_path, job_client) as made:
         yield made
 
 

@@ -19,6 +19,7 @@ from tests.kafka.conftest import ProxiedKafka
 from tests.kafka.medium import kafka_bench
 from tests.kafka.networks import in_background, reset_until
 from tests.kafka.proxy import Held, KafkaProxy, ProxiedBroker
+from tidegate.connectors.kafka.connection import Client
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
@@ -40,8 +41,8 @@ def proxy(network: ProxiedBroker) -> KafkaProxy:
 
 
 @pytest.fixture
-def bench(network: ProxiedBroker, tmp_path: Path) -> Iterator[Bench]:
-    with kafka_bench(network.broker, tmp_path) as made:
+def bench(network: ProxiedBroker, tmp_path: Path, job_client: Client) -> Iterator[Bench]:
+    with kafka_bench(network.broker, tmp_path, job_client) as made:
         yield made
 
 

@@ -18,6 +18,8 @@ from tidegate.checkpoint.protocol import Committed
 from tidegate.elements import Batch
 from tidegate.errors import UnavailableError
 
+pytestmark = pytest.mark.usefixtures("each_client_of_faults")
+
 
 @pytest.fixture
 def proxy(network: ProxiedBroker) -> KafkaProxy:

@@ -19,6 +19,7 @@ from tests.integration.programs import TIDEGATE, run
 from tests.kafka import rights_program
 from tests.kafka.brokers import VERSION, Broker
 from tests.unit.docs import markdown
+from tidegate.connectors.kafka.connection import Client
 from tidegate.deploy.dev_kafka import DevKafka, ensure_jars
 from tidegate.deploy.dev_kafka.tools import find_java
 
@@ -55,10 +56,10 @@ class Guarded:
         for future in self.inside.create_acls([_binding(row) for row in rows]).values() if rows else ():
             future.result(30)
 
-    def run_job(self) -> "subprocess.CompletedProcess[str]":
+    def run_job(self, client: Client) -> "subprocess.CompletedProcess[str]":
         """What a run before it left open is aborted."""
         options = ["--fresh", "--restart", "fixed-delay:1:100ms", "--checkpoint-interval", "500ms"]
-        program = [rights_program.__file__, *options, "--", "--bootstrap", self.kafka.bootstrap]
+        program = [rights_program.__file__, *options, "--", "--bootstrap", self.kafka.bootstrap, "--client", client]
         return run([*TIDEGATE, "run", *program], self.folder)
 
     def written(self) -> int:
@@ -87,7 +88,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
         kafka.kill_all()
 
 
-def test_with_the_rights_that_the_shown_commands_give_a_job_runs(guarded: Guarded) -> None:
+def test_with_the_rights_that_the_shown_commands_give_a_job_runs(guarded: Guarded, job_client: Client) -> None:
     guarded.allow([])
     commands = [line.split() for line in GUARANTEES.splitlines() if line.startswith("    kafka-acls.sh ")]
     assert len(commands) == 5
@@ -97,17 +98,17 @@ def test_with_the_rights_that_the_shown_commands_give_a_job_runs(guarded: Guarde
         java = [find_java(), "-cp", f"{ensure_jars(VERSION)}/*", ACL_TOOL]
         subprocess.run([*java, *place, *words], check=True, capture_output=True, timeout=60)
     before = guarded.written()
-    done = guarded.run_job()
+    done = guarded.run_job(job_client)
     assert done.returncode == 0, done.stderr
     assert guarded.written() == before + 10
     assert "DESCRIBE_CONFIGS" not in done.stderr
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row[1]} on {row[0]}")
-def test_without_one_right_it_is_as_the_table_says(guarded: Guarded, row: list[str]) -> None:
+def test_without_one_right_it_is_as_the_table_says(guarded: Guarded, row: list[str], job_client: Client) -> None:
     guarded.allow([other for other in ROWS if other != row])
     before = guarded.written()
-    done = guarded.run_job()
+    done = guarded.run_job(job_client)
     assert "Traceback" not in done.stderr
     if row[3].startswith("exit code 2"):
         assert done.returncode == 2, done.stderr

@@ -14,6 +14,8 @@ from tidegate.elements import Batch
 from tidegate.errors import InvalidError
 from tidegate.formats import Bytes
 
+pytestmark = pytest.mark.usefixtures("each_client_of_faults")
+
 MURMUR2 = {
     b"21": -973932308,
     b"foobar": -790332482,

@@ -9,6 +9,7 @@ import pytest
 
 from tests.kafka.brokers import Broker, unique
 from tests.unit.connectors.children import call_and_kill
+from tidegate.connectors.kafka.connection import Client
 from tidegate.connectors.kafka.sink import KafkaSink
 from tidegate.formats import String
 from tidegate.ids import OperatorName
@@ -32,8 +33,9 @@ class TestKafkaSink(TransactionalSinkConformance):
     """Seconds; tests that wait for it make it short."""
 
     @pytest.fixture(autouse=True)
-    def _surrounded(self, tmp_path: Path, kafka: Broker) -> Iterator[None]:
+    def _surrounded(self, tmp_path: Path, kafka: Broker, each_client: Client) -> Iterator[None]:
         self.broker = kafka
+        self.client = each_client
         self.bootstrap = kafka.bootstrap
         self.topic = kafka.create_topic(partitions=3)
         self.prefix = unique("app")
@@ -45,7 +47,9 @@ class TestKafkaSink(TransactionalSinkConformance):
         return {name: value for name, value in super().__getstate__().items() if name != "broker"}
 
     def sink(self) -> Sink:
-        return KafkaSink(self.bootstrap, self.topic, value=String(), key=before_the_dash, timeout=self.timeout)
+        return KafkaSink(
+            self.bootstrap, self.topic, value=String(), key=before_the_dash, timeout=self.timeout, client=self.client
+        )
 
     def read_committed(self) -> list[str]:
         return [value.decode() for value in self.broker.values(self.topic) if value is not None]

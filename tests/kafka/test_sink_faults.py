@@ -19,9 +19,12 @@ from tests.kafka.conftest import OwnKafka
 from tests.kafka.sinks import SinkGround, client_threads, committed, quick_admin, until
 from tidegate.checkpoint.protocol import AlreadyCommitted, Committable, Committed, Lost, Retry, Unknown
 from tidegate.connectors.kafka import outcomes
+from tidegate.connectors.kafka.connection import Client
 from tidegate.elements import Batch
 from tidegate.errors import InvalidError, LostDataError, TidegateError, UnavailableError
 from tidegate.ids import OperatorName
+
+pytestmark = pytest.mark.usefixtures("each_client_of_faults")
 
 # ---- the end of the process ----------------------------------------------------------------------------------------
 
@@ -34,8 +37,8 @@ from tidegate.formats import String
 from tidegate.ids import TransactionalId
 from tidegate.testing.conformance.sink_kit import open_writer
 
-bootstrap, topic, first, second, how = sys.argv[1:]
-writer = open_writer(KafkaSink(bootstrap, topic, value=String(), timeout=50))
+bootstrap, topic, first, second, how, client = sys.argv[1:]
+writer = open_writer(KafkaSink(bootstrap, topic, value=String(), timeout=50, client=client))
 txn = writer.begin(TransactionalId.parse(first))
 writer.write(txn, Batch(["prepared"]))
 committable = writer.prepare(txn)
@@ -56,9 +59,11 @@ if how == "close":
 
 
 @pytest.mark.parametrize("how", ["exit", "close", "error", "signal"])
-def test_T02_no_end_of_the_process_aborts_what_is_prepared_or_open(kafka: Broker, how: str) -> None:
+def test_T02_no_end_of_the_process_aborts_what_is_prepared_or_open(
+    kafka: Broker, each_client_of_faults: Client, how: str
+) -> None:
     ground = SinkGround(kafka)
-    arguments = [kafka.bootstrap, ground.topic, str(ground.id(0)), str(ground.id(1)), how]
+    arguments = [kafka.bootstrap, ground.topic, str(ground.id(0)), str(ground.id(1)), how, each_client_of_faults]
     child = subprocess.Popen(
         [sys.executable, "-c", CHILD, *arguments], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env={**os.environ}
     )

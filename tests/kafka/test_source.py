@@ -15,6 +15,8 @@ from tidegate.errors import InvalidError, UnavailableError
 from tidegate.formats import Json, String
 from tidegate.kafka import KafkaRecord, KafkaSource
 
+pytestmark = pytest.mark.usefixtures("each_client_of_faults")
+
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 

@@ -12,6 +12,7 @@ from tidegate.operators.contracts import Source
 from tidegate.testing.conformance.source import SourceConformance
 
 
+@pytest.mark.usefixtures("each_client")
 class TestKafkaSource(SourceConformance):
     idle_time = 0.3
 

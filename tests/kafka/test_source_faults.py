@@ -15,10 +15,12 @@ from kafka import KafkaAdminClient
 from tests.kafka.brokers import Broker, unique
 from tests.kafka.conftest import OwnKafka
 from tests.kafka.reading import Reading, positions
-from tidegate.connectors.kafka import cluster, consumer, identity
+from tidegate.connectors.kafka import cluster, consumer, identity, rare_log
 from tidegate.errors import InvalidError, LostDataError, UnavailableError
 from tidegate.formats import String
 from tidegate.kafka import KafkaSource
+
+pytestmark = pytest.mark.usefixtures("each_client_of_faults")
 
 
 def texts(kafka: Broker, topics: Any = None, **options: Any) -> KafkaSource:
@@ -288,7 +290,7 @@ def test_a_broker_that_dies_and_comes_back_costs_no_record(
     reading.close()
     assert time.monotonic() - before < consumer.CLOSED_WITHIN + 1
     warnings = [record for record in caplog.records if "reading from" in record.getMessage()]
-    assert len(warnings) <= 1 + (warnings[-1].created - warnings[0].created) / consumer.LOG_INTERVAL
+    assert len(warnings) <= 1 + (warnings[-1].created - warnings[0].created) / rare_log.LOG_INTERVAL
 
 
 def test_a_broker_that_hangs_holds_nothing_up(own_kafka: OwnKafka, monkeypatch: pytest.MonkeyPatch) -> None:

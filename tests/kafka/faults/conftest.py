@@ -9,11 +9,12 @@ from tests.integration.running import Bench
 from tests.kafka.brokers import Broker
 from tests.kafka.faults.jobs import CountingJob
 from tests.kafka.medium import kafka_bench
+from tidegate.connectors.kafka.connection import Client
 
 
 @pytest.fixture
-def bench(kafka: Broker, tmp_path: Path) -> Iterator[Bench]:
-    with kafka_bench(kafka, tmp_path) as made:
+def bench(kafka: Broker, tmp_path: Path, job_client: Client) -> Iterator[Bench]:
+    with kafka_bench(kafka, tmp_path, job_client) as made:
         yield made
 
 

@@ -37,6 +37,7 @@ def key_of(record: str) -> str:
 def parse(argv: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     parser.add_argument("--bootstrap", required=True)
+    parser.add_argument("--client", choices=("librdkafka", "batches"), default="librdkafka")
     parser.add_argument("--job", required=True)
     parser.add_argument("--input", required=True, help="topics, with commas between")
     parser.add_argument("--output", required=True, help="topic")
@@ -62,7 +63,13 @@ def source(options: argparse.Namespace) -> KafkaSource:
     more = {"discovery_interval": options.discovery} if options.discovery else {}
     topics = options.input.split(",")
     return KafkaSource(
-        options.bootstrap, topics, value=tg.String(), start=options.start, bounded=options.bounded, **more
+        options.bootstrap,
+        topics,
+        value=tg.String(),
+        start=options.start,
+        bounded=options.bounded,
+        client=options.client,
+        **more,
     )
 
 
@@ -78,6 +85,7 @@ def sink(options: argparse.Namespace, topic: str) -> KafkaSink:
         transaction_prefix=options.prefix,
         timeout=options.timeout,
         settings=settings,
+        client=options.client,
     )
 
 
@@ -101,7 +109,9 @@ def build(argv: list[str]) -> tg.Job:
     if options.second_output:
         counted.sink(sink(options, options.second_output), name=options.second_name)
     if options.dead_letters:
-        orders.side_output(dead).sink(KafkaSink(options.bootstrap, options.dead_letters), name="dead-letters")
+        orders.side_output(dead).sink(
+            KafkaSink(options.bootstrap, options.dead_letters, client=options.client), name="dead-letters"
+        )
     return job
 
 

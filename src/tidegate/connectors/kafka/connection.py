@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, get_args
 
 import msgspec
 
@@ -23,6 +23,10 @@ HIDDEN = "***"
 CLIENT_ID = "tidegate"
 PORT_MAX = 65_535
 ENVIRONMENT_PREFIX = "TIDEGATE_KAFKA_"
+
+Client = Literal["librdkafka", "batches"]
+"""Who moves the records: librdkafka, or Tidegate's own client, which moves whole record batches."""
+DEFAULT_CLIENT: Client = "librdkafka"
 
 _SERVER = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[^\s\[\]:/,]+):(?P<port>[0-9]{1,9})")
 
@@ -45,16 +49,26 @@ class Connection:
     bootstrap: 'HOST:PORT', several with commas between. settings: librdkafka's, as text after construction; one that
     concerns only producers or only consumers goes to these. Raises InvalidError for a malformed server, a setting that
     Tidegate decides itself, and a value that is no plain one. Whether librdkafka knows the names and takes the values
-    says `check`, or the first client.
+    says `check`, or the first client. client: who moves records; by default librdkafka. It is not stored: whoever
+    finishes a transaction needs no records.
     """
 
     bootstrap: str
     settings: Mapping[str, Setting] = field(default_factory=dict)
+    client: Client | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "bootstrap", ",".join(_servers(self.bootstrap)))
         texts = {name: text_of(name, value) for name, value in self.settings.items()}
         object.__setattr__(self, "settings", texts)
+        if self.client is not None and self.client not in get_args(Client):
+            known = ", ".join(map(repr, get_args(Client)))
+            raise InvalidError(f"client={self.client!r} is not known", remedy=f"Known are {known}.")
+
+    @property
+    def moves_batches(self) -> bool:
+        """Whether records go through Tidegate's own client."""
+        return (self.client or DEFAULT_CLIENT) == "batches"
 
     def __repr__(self) -> str:
         shown = {name: HIDDEN if is_secret(name) else value for name, value in self.settings.items()}

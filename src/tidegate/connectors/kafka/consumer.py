@@ -18,12 +18,12 @@ from tidegate.clock import Clock, SystemClock
 from tidegate.connectors.kafka.client import Chunk, Columns, Header, Isolation, OnLostOffsets, TopicPartition
 from tidegate.connectors.kafka.connection import Connection
 from tidegate.connectors.kafka.errors import Subject, of_confluent
+from tidegate.connectors.kafka.lost import lost_offsets
+from tidegate.connectors.kafka.rare_log import RareLog
 from tidegate.errors import InvalidError, LostDataError
 
 LOGGER = logging.getLogger("tidegate.kafka")
 
-LOG_INTERVAL = 10.0
-"""Seconds between two lines about errors that pass by themselves."""
 ANSWER_WITHIN = 5.0
 """Seconds for a question about a partition's range; asked only when an offset is out of it."""
 CLOSED_WITHIN = 0.5
@@ -49,24 +49,6 @@ _PARTITION = cast(Callable[[Message], int], Message.partition)
 _OFFSET = cast(Callable[[Message], int], Message.offset)
 _VALUE, _KEY, _TIMESTAMP = Message.value, Message.key, Message.timestamp
 _HEADERS = cast(Callable[[Message], list[Header] | None], Message.headers)
-
-
-class RareLog:
-    """Warnings, at most one in `LOG_INTERVAL`; those left out are counted."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._quiet_until = float("-inf")
-        self._left_out = 0
-
-    def warn(self, text: str) -> None:
-        now = self._clock.now().monotonic
-        if now < self._quiet_until:
-            self._left_out += 1
-            return
-        more = f" (and {self._left_out} warnings more since the last one)" if self._left_out else ""
-        LOGGER.warning("%s%s", text, more)
-        self._quiet_until, self._left_out = now + LOG_INTERVAL, 0
 
 
 class ConfluentConsumer:
@@ -284,22 +266,6 @@ class GroupCommits:
 
     def _failed(self, error: object) -> None:
         self._log.warn(f"offsets of group {self._group}, which serve lag tools only, were not committed: {error}")
-
-
-def lost_offsets(partition: TopicPartition, bootstrap: str, offset: int, low: int, end: int) -> LostDataError:
-    """What to say when reading cannot go on at `offset`, in a partition that goes from `low` to `end`."""
-    if offset > end:
-        return LostDataError(
-            f"{partition} at {bootstrap} ends at offset {end}, and reading had reached {offset}: the log has become "
-            "shorter, or the topic was deleted and created anew",
-            remedy="Bring the topic back, or start afresh on what is there now (--fresh).",
-        )
-    return LostDataError(
-        f"{partition} at {bootstrap}: offsets {offset} to {low - 1} are gone before they were read; the partition now "
-        f"begins at {low}",
-        remedy="Raise the topic's retention. To go on without them, set on_lost_offsets='earliest' on the KafkaSource; "
-        "or start afresh (--fresh).",
-    )
 
 
 def _runs(messages: Sequence[Message]) -> Iterator[tuple[TopicPartition, list[Message]]]:

@@ -66,7 +66,7 @@ def _columns(
     encoding: Encoding, batch: Batch, topic: str, producer: Producer, counts: PartitionCounts
 ) -> tuple[list[bytes | None] | None, list[int] | None, list[int] | None, list[Sequence[Header]] | None]:
     records = batch.values
-    keys = None if encoding.key is None else [_as_key(encoding.key(record)) for record in records]
+    keys = None if encoding.key is None else _as_keys(list(map(encoding.key, records)))
     partitions = None
     if encoding.partition is not None:
         count = counts.of(topic, producer)
@@ -97,6 +97,14 @@ def _as_topic(topic: Any) -> str:
     if isinstance(topic, str) and topic:
         return topic
     raise InvalidError(f"topic= must give the name of a topic, not {topic!r}")
+
+
+def _as_keys(keys: list[Any]) -> list[bytes | None]:
+    """Most keys are all of one kind, which is looked at once."""
+    kinds = set(map(type, keys))
+    if kinds == {str}:
+        return list(map(str.encode, keys))
+    return keys if kinds == {bytes} else list(map(_as_key, keys))
 
 
 def _as_key(key: Any) -> bytes | None:

@@ -117,7 +117,14 @@ class Unsettled(msgspec.Struct, frozen=True):
     why: str
 
 
-Judgement = StillOpen | AlreadyCommitted | Lost | Unknown | Unsettled
+class Followed(msgspec.Struct, frozen=True):
+    """A request of its own producer that came after its end, such as a repeated AddPartitionsToTxn, began another one
+    under its epoch: it has ended, and how is not told any more."""
+
+    why: str
+
+
+Judgement = StillOpen | AlreadyCommitted | Lost | Unknown | Unsettled | Followed
 
 _COMMITTED = frozenset({TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT})
 """PrepareCommit is the decision, written to the coordinator's log; readers see it when the markers have followed."""
@@ -142,8 +149,7 @@ def judge(prepared: Prepared, found: TransactionDescription | None, wall: float)
             return Unsettled(f"the commit of {prepared.id} is decided, and its markers are being written")
         return AlreadyCommitted()
     if (found.producer_id, found.epoch) == (prepared.producer_id, prepared.epoch) and _is_later(prepared, found):
-        # A request of its own producer that came after its end, such as a repeated AddPartitionsToTxn, began it.
-        return Unknown(f"{what_became(prepared, found, wall)}; how the first one ended is not told any more")
+        return Followed(f"{what_became(prepared, found, wall)}; how the first one ended is not told any more")
     return Lost(what_became(prepared, found, wall))
 
 
@@ -253,19 +259,24 @@ def commit(
 
 
 def _commit(admin: TransactionAdmin, prepared: Prepared, clock: Clock, pause: Callable[[float], None]) -> Outcome:
-    """Done only when the partitions know it, too: then readers see it, and no death of a coordinator undoes that."""
+    """Done only when the partitions know it, too: then readers see it, and no death of a coordinator undoes that.
+
+    Where another transaction of its producer followed it, only who found it open and was told that it is committed
+    knows how it ended: nobody aborts with its own producer id and epoch."""
     why = ""
-    is_asked = False
+    is_asked = is_told = False
     pauses = growing(FIRST_PAUSE, LONGEST_PAUSE)
     for attempt in range(COMMIT_ATTEMPTS):
         judgement = stand(admin, prepared, clock)
         match judgement:
             case Lost() | Unknown():
                 return judgement
-            case AlreadyCommitted():
+            case Followed() if not is_told:
+                return Unknown(judgement.why)
+            case AlreadyCommitted() | Followed():
                 hanging = _hanging(admin, prepared)
                 if not hanging:
-                    return Committed() if is_asked else judgement
+                    return Committed() if is_asked else AlreadyCommitted()
                 why = (
                     f"{prepared.id} is committed, and markers are missing in {_listed([r.partition for r in hanging])}"
                 )
@@ -277,6 +288,7 @@ def _commit(admin: TransactionAdmin, prepared: Prepared, clock: Clock, pause: Ca
                 is_asked = True
                 why = _end(admin, prepared)
                 if not why:
+                    is_told = True
                     continue
         pause(next(pauses))
     return Retry(why)

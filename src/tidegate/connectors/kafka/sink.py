@@ -23,7 +23,7 @@ from tidegate.connectors.kafka.client import (
     TransactionDescription,
     TransactionState,
 )
-from tidegate.connectors.kafka.connection import Connection
+from tidegate.connectors.kafka.connection import Client, Connection
 from tidegate.connectors.kafka.encoding import Encoding, PartitionCounts
 from tidegate.connectors.kafka.outcomes import Prepared, StillOpen
 from tidegate.connectors.kafka.settings import Setting
@@ -65,6 +65,7 @@ class KafkaSink:
     transaction_prefix: the beginning of the transactional ids, unique in the cluster; by default the job's name.
     timeout: seconds after its first record at which the broker aborts a transaction that nobody committed; by default
     the most that the broker allows (its transaction.max.timeout.ms). settings: librdkafka's.
+    client: who writes, 'librdkafka' or 'batches', Tidegate's own, which costs less and knows fewer settings.
 
     Raises InvalidError for an argument that cannot be right.
     """
@@ -83,6 +84,7 @@ class KafkaSink:
         transaction_prefix: str | None = None,
         timeout: float | None = None,
         settings: Mapping[str, Setting] | None = None,
+        client: Client | None = None,
     ) -> None:
         _check_topic(topic)
         for name, function in (("key", key), ("headers", headers), ("timestamp", timestamp), ("partition", partition)):
@@ -93,7 +95,7 @@ class KafkaSink:
         if delivery not in get_args(Delivery):
             raise InvalidError(f"delivery={delivery!r} must be one of {', '.join(map(repr, get_args(Delivery)))}")
         _check_transactions(delivery, transaction_prefix, timeout)
-        self.connection = Connection(bootstrap, {} if settings is None else settings)
+        self.connection = Connection(bootstrap, {} if settings is None else settings, client)
         self.encoding = Encoding(topic, Bytes() if value is None else value, key, headers, timestamp, partition)
         self.delivery: Delivery = delivery
         self.timeout = timeout
@@ -114,14 +116,21 @@ class KafkaSink:
 
     def open_writer(self, context: SinkContext) -> TransactionalSink[Any]:
         from tidegate.connectors.kafka.plain_sink import PlainSinkWriter, UnguaranteedSinkWriter
-        from tidegate.connectors.kafka.producer import KafkaProducerFactory
         from tidegate.connectors.kafka.transactions import KafkaTransactionAdmin
 
-        producers = KafkaProducerFactory(self.connection)
         if self.delivery == "exactly-once":
-            return KafkaSinkWriter(self, producers, KafkaTransactionAdmin(self.connection))
+            return KafkaSinkWriter(self, self._producers(), KafkaTransactionAdmin(self.connection))
         plain = PlainSinkWriter if self.delivery == "at-least-once" else UnguaranteedSinkWriter
-        return plain(self.encoding, producers)
+        return plain(self.encoding, self._producers())
+
+    def _producers(self) -> ProducerFactory:
+        if self.connection.moves_batches:
+            from tidegate.connectors.kafka.batches.factory import BatchProducerFactory
+
+            return BatchProducerFactory(self.connection)
+        from tidegate.connectors.kafka.producer import KafkaProducerFactory
+
+        return KafkaProducerFactory(self.connection)
 
     def open_recovery(self) -> TransactionRecovery:
         from tidegate.connectors.kafka.recovery import KafkaRecovery

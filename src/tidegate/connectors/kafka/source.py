@@ -24,7 +24,7 @@ from tidegate.connectors.kafka.client import (
     TopicPartition,
     partition_of,
 )
-from tidegate.connectors.kafka.connection import Connection
+from tidegate.connectors.kafka.connection import Client, Connection
 from tidegate.connectors.kafka.discovery import Discovery, Selection, Where
 from tidegate.connectors.kafka.identity import TopicIdentity
 from tidegate.connectors.kafka.records import FIELDS, Field, deserializer_of, records_of
@@ -62,6 +62,8 @@ class KafkaSource:
         the job's name by default.
     on_lost_offsets: 'fail' when records are gone before they were read, or go on at the 'earliest' that is there.
     settings: librdkafka's, for security and tuning.
+    client: who reads the records: 'librdkafka', or 'batches', Tidegate's own client, which moves whole record batches
+        and costs less. It knows fewer settings, and refuses the others.
 
     Raises InvalidError for arguments that contradict each other or mean nothing.
     """
@@ -84,8 +86,9 @@ class KafkaSource:
         commit_group_offsets: bool = True,
         on_lost_offsets: OnLostOffsets = "fail",
         settings: Mapping[str, Setting] = {},
+        client: Client | None = None,
     ) -> None:
-        self.connection = Connection(bootstrap, settings)
+        self.connection = Connection(bootstrap, settings, client)
         self._selection = _selection(topics, pattern)
         self._include = tuple(_one_of("include", field, FIELDS) for field in include)
         if key is not None and "key" not in self._include:
@@ -155,6 +158,10 @@ class KafkaSource:
         return lambda names: TopicQuestion(admin, names, self.connection.bootstrap)
 
     def _consumer(self, group: str, columns: Columns) -> Consumer:
+        if self.connection.moves_batches:
+            from tidegate.connectors.kafka.batches.consumer import BatchConsumer
+
+            return BatchConsumer(self.connection, group, columns, self._isolation, self._on_lost_offsets)
         from tidegate.connectors.kafka.consumer import ConfluentConsumer
 
         return ConfluentConsumer(self.connection, group, columns, self._isolation, self._on_lost_offsets)

@@ -55,6 +55,14 @@ def check(code: int, doing: str, text: str | None = "", subject: errors.Subject 
         raise errors.of_code(code, doing, f"{name_of(code)}, {text}" if text else name_of(code), subject)
 
 
+def check_version(request: Any, supported: Mapping[int, tuple[int, int]], place: str) -> None:
+    """Raise InvalidError unless the request's version is among those that the broker speaks, by API key."""
+    lowest, highest = supported.get(request.API_KEY, (0, -1))
+    if not lowest <= request.API_VERSION <= highest:
+        what = f"version {request.API_VERSION} of {request.name} is not among its versions {lowest} to {highest}"
+        raise errors.of_code(errors.UNSUPPORTED_VERSION, place, what)
+
+
 class BrokerConnection:
     """One connection to one broker, authenticated. `config` is that of `Connection.kafka_python_config`, `timeout` in
     seconds, for connecting and for each request. After an error it can only be closed."""
@@ -107,11 +115,13 @@ class BrokerConnection:
     def send(self, request: Any) -> Any:
         """The broker's response. Raises InvalidError when the broker does not speak the request's version, and what
         sockets raise."""
-        lowest, highest = self._supported.get(request.API_KEY, (0, -1))
-        if not lowest <= request.API_VERSION <= highest:
-            what = f"version {request.API_VERSION} of {request.name} is not among its versions {lowest} to {highest}"
-            raise errors.of_code(errors.UNSUPPORTED_VERSION, self._place, what)
+        check_version(request, self._supported, self._place)
         return self._exchange(request)
+
+    def release(self) -> tuple[socket.socket, Mapping[int, tuple[int, int]]]:
+        """The socket, for who goes on with it in a way of his own, and the versions of requests that the broker speaks.
+        This connection must not be used any more, nor closed."""
+        return self._socket, self._supported
 
     def _exchange(self, request: Any) -> Any:
         deadline = time.monotonic() + self._timeout

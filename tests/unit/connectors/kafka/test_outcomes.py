@@ -17,6 +17,7 @@ from tidegate.checkpoint.protocol import AlreadyCommitted, Committable, Committe
 from tidegate.connectors.kafka.client import EndAnswer, TransactionState
 from tidegate.connectors.kafka.outcomes import (
     COMMIT_ATTEMPTS,
+    Followed,
     Prepared,
     StillOpen,
     Unsettled,
@@ -88,9 +89,25 @@ def test_between_two_states_nothing_is_decided(state: TransactionState) -> None:
 @pytest.mark.parametrize("state", [S.ONGOING, S.COMPLETE_COMMIT, S.COMPLETE_ABORT])
 def test_behind_a_later_transaction_of_its_own_producer_its_end_is_not_known(state: TransactionState) -> None:
     """One that a request of its producer began that came after its end: it may well have been committed."""
-    judgement = judge(PREPARED, described(state, started_at=STARTED + 1), LATER)
-    assert isinstance(judgement, Unknown)
+    later = described(state, started_at=STARTED + 1)
+    judgement = judge(PREPARED, later, LATER)
+    assert isinstance(judgement, Followed)
     assert "how the first one ended is not told any more" in judgement.why
+    outcome = committed(ScriptedAdmin([later]))
+    assert outcome == Unknown(judgement.why)
+
+
+def test_who_was_told_of_the_commit_knows_the_end_also_behind_a_later_transaction() -> None:
+    later = described(S.ONGOING, started_at=STARTED + 1)
+    admin = ScriptedAdmin([described(), later], [EndAnswer.DONE], [leaders(), ended()])
+    assert committed(admin) == Committed()
+
+
+@pytest.mark.parametrize("answer", [UNAVAILABLE, EndAnswer.CONCURRENT, EndAnswer.REFUSED])
+def test_who_was_not_told_of_the_commit_does_not(answer: object) -> None:
+    later = described(S.ONGOING, started_at=STARTED + 1)
+    admin = ScriptedAdmin([described(), later], [answer], [leaders()])  # type: ignore[list-item]
+    assert isinstance(committed(admin), Unknown)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,226 @@
+"""Columns into record batches, through aiokafka's compiled builder: what a producer sends, before anybody owns it.
+
+Pure. A batch gets its producer and its sequence number when it is sealed, and never changes afterwards: what is sent
+again is the same bytes, by which a broker knows it.
+"""
+
+import struct
+import zlib
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from itertools import count, repeat
+from typing import NamedTuple
+
+import cramjam
+from aiokafka.record._crecords import DefaultRecordBatch, DefaultRecordBatchBuilder
+from aiokafka.record._crecords.cutil import crc32c_cython
+
+from tidegate.connectors.kafka.client import Header
+
+HEADER_BYTES = 61
+LENGTH_AT, CRC_AT, ATTRIBUTES_AT = 8, 17, 21
+LENGTH_END = 12
+RECORD_OVERHEAD = 40
+"""More bytes than a record has besides its key, its value and its headers."""
+CURRENT = 2
+SMALLEST_GAIN = 1
+SEQUENCES = 1 << 31
+"""Sequence numbers begin again at 0 behind so many."""
+
+NO_HEADERS: list[Header] = []
+_INT, _UNSIGNED, _SHORT = struct.Struct(">i"), struct.Struct(">I"), struct.Struct(">h")
+
+
+class Columns(NamedTuple):
+    """Records for one partition."""
+
+    values: Sequence[bytes | None]
+    keys: Sequence[bytes | None] | None
+    timestamps: Sequence[int]
+    headers: Sequence[Sequence[Header] | None] | None
+
+
+class Producing(NamedTuple):
+    """Who writes: what a batch says of its producer; -1 where there is none."""
+
+    id: int = -1
+    epoch: int = -1
+    is_transactional: bool = False
+
+
+class Sealed(NamedTuple):
+    """A batch as it goes to a broker."""
+
+    data: bytes
+    records: int
+    sequence: int
+    """Of its first record."""
+    largest: int
+    """Bytes of its largest value."""
+    born: float
+    """When it was sealed, in seconds of a monotonic clock."""
+
+
+# ---- compressing ---------------------------------------------------------------------------------------------------
+
+
+def _gzip(level: int) -> Callable[[bytes], bytes]:
+    def compress(body: bytes) -> bytes:
+        compressor = zlib.compressobj(level, wbits=31)
+        return compressor.compress(body) + compressor.flush()
+
+    return compress
+
+
+def _lz4(level: int) -> Callable[[bytes], bytes]:
+    def compress(body: bytes) -> bytes:
+        # Brokers want blocks that do not refer to each other.
+        compressor = cramjam.lz4.Compressor(level=max(level, 1), content_checksum=False, block_linked=False)
+        compressor.compress(body)
+        return bytes(compressor.finish())
+
+    return compress
+
+
+def _snappy(level: int) -> Callable[[bytes], bytes]:
+    return lambda body: bytes(cramjam.snappy.compress_raw(body))
+
+
+def _zstd(level: int) -> Callable[[bytes], bytes]:
+    return lambda body: bytes(cramjam.zstd.compress(body, level=1 if level < 0 else level))
+
+
+CODECS: Mapping[str, tuple[int, Callable[[int], Callable[[bytes], bytes]]]] = {
+    "gzip": (1, _gzip),
+    "snappy": (2, _snappy),
+    "lz4": (3, _lz4),
+    "zstd": (4, _zstd),
+}
+
+
+class Compression:
+    """`name` is none or one of `CODECS`; `level` as the codec counts, -1 for what is quick."""
+
+    def __init__(self, name: str = "none", level: int = -1) -> None:
+        self._number, make = CODECS.get(name, (0, None))
+        self._compress = None if make is None else make(level)
+
+    def applied(self, batch: bytearray) -> bytes:
+        """The batch, compressed where that makes it smaller."""
+        if self._compress is not None:
+            body = self._compress(bytes(memoryview(batch)[HEADER_BYTES:]))
+            if len(body) + SMALLEST_GAIN <= len(batch) - HEADER_BYTES:
+                batch[HEADER_BYTES:] = body
+                (attributes,) = _SHORT.unpack_from(batch, ATTRIBUTES_AT)
+                _SHORT.pack_into(batch, ATTRIBUTES_AT, attributes | self._number)
+                _INT.pack_into(batch, LENGTH_AT, len(batch) - LENGTH_END)
+                _UNSIGNED.pack_into(batch, CRC_AT, crc32c_cython(bytes(memoryview(batch)[ATTRIBUTES_AT:])))
+        return bytes(batch)
+
+
+UNCOMPRESSED = Compression()
+
+
+# ---- building ------------------------------------------------------------------------------------------------------
+
+
+class Building:
+    """A batch that is not full yet. `limit`: bytes before compression; one record may be larger."""
+
+    def __init__(self, limit: int, who: Producing) -> None:
+        self._who = who
+        self._limit = limit
+        self._builder = DefaultRecordBatchBuilder(
+            magic=CURRENT,
+            compression_type=0,
+            is_transactional=int(who.is_transactional),
+            producer_id=who.id,
+            producer_epoch=who.epoch,
+            base_sequence=-1,
+            batch_size=limit,
+        )
+        self.records = 0
+        self._largest = 0
+
+    @property
+    def size(self) -> int:
+        size: int = self._builder.size()
+        return size
+
+    def add(self, columns: Columns, begin: int = 0) -> int:
+        """Records from that index on, as many as there is room for: behind which index it is full, or all are in."""
+        lengths = _lengths(columns) if begin == 0 and columns.headers is None else None
+        if lengths is not None and self.size + lengths.all <= self._limit:
+            self._add_all(columns, lengths.largest)
+            return len(columns.values)
+        return self._add_some(columns, begin)
+
+    def _add_all(self, columns: Columns, largest: int) -> None:
+        values, keys = columns.values, columns.keys
+        appended = map(
+            self._builder.append,
+            count(self.records),
+            columns.timestamps,
+            repeat(None) if keys is None else keys,
+            values,
+            repeat(NO_HEADERS),
+        )
+        deque(appended, 0)
+        self.records += len(values)
+        self._largest = max(self._largest, largest)
+
+    def _add_some(self, columns: Columns, begin: int) -> int:
+        append, values, keys, headers = self._builder.append, columns.values, columns.keys, columns.headers
+        for index in range(begin, len(values)):
+            own = (headers[index] if headers is not None else None) or NO_HEADERS
+            key = None if keys is None else keys[index]
+            value = values[index]
+            if append(self.records, columns.timestamps[index], key, value, list(own)) is None:
+                return index
+            self.records += 1
+            self._largest = max(self._largest, len(value or b""))
+        return len(values)
+
+    def seal(self, sequence: int, now: float, compression: Compression = UNCOMPRESSED) -> Sealed:
+        """`sequence`: of its first record; -1 for a producer that has none. Nothing can be added any more."""
+        self._builder.set_producer_state(self._who.id, self._who.epoch, sequence)
+        return Sealed(compression.applied(self._builder.build()), self.records, sequence, self._largest, now)
+
+
+class _Lengths(NamedTuple):
+    """Bytes: what all records take at most, and the largest value."""
+
+    all: int
+    largest: int
+
+
+def _lengths(columns: Columns) -> _Lengths | None:
+    """None where some key or value is none: `len` finds that out while it counts."""
+    try:
+        values = list(map(len, columns.values))  # type: ignore[arg-type]
+        keys = 0 if columns.keys is None else sum(map(len, columns.keys))  # type: ignore[arg-type]
+    except TypeError:
+        return None
+    return _Lengths(sum(values) + keys + len(values) * RECORD_OVERHEAD, max(values, default=0))
+
+
+def halves(batch: Sealed, who: Producing, compression: Compression = UNCOMPRESSED) -> list[Sealed]:
+    """The same records in two batches; of one record there is but one. A broker takes less in a batch than was put into
+    this one, and says so of the batch, not of a record."""
+    records = list(DefaultRecordBatch(batch.data))
+    middle = max(1, len(records) // 2)
+    parts, sequence = [], batch.sequence
+    for part in (records[:middle], records[middle:]):
+        if part:
+            building = Building(len(batch.data) * 2 + sum(len(record.value or b"") for record in part), who)
+            building.add(
+                Columns(
+                    [record.value for record in part],
+                    [record.key for record in part],
+                    [record.timestamp for record in part],
+                    [record.headers for record in part],
+                )
+            )
+            parts.append(building.seal(sequence, batch.born, compression))
+            sequence = sequence if sequence < 0 else (sequence + len(part)) % SEQUENCES
+    return parts

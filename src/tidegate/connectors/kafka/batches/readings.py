@@ -1,0 +1,54 @@
+"""What is known of each partition that is read, and of each broker that leads some: `Fetcher` decides on it."""
+
+from typing import NamedTuple
+
+from tidegate.connectors.kafka.batches.requests import NO_EPOCH
+
+NOBODY = -1
+"""As the id of a leader."""
+FIRST_PAUSE, LONGEST_PAUSE = 0.02, 1.0
+"""Seconds between two tries at what failed; each pause is twice the one before."""
+
+
+class Reading:
+    """One partition that is read."""
+
+    def __init__(self, offset: int) -> None:
+        self.offset = offset
+        """To be asked for next."""
+        self.last_epoch = NO_EPOCH
+        self.leader = NOBODY
+        self.leader_epoch = NO_EPOCH
+        self.asked: int | None = None
+        """The broker that is asked for records."""
+        self.buffered = 0
+        """Bytes that were handed over and not taken."""
+        self.is_stuck = False
+        """It needs another answer first, or cannot go on at all."""
+        self.not_before = 0.0
+        self.pause = FIRST_PAUSE
+        self.unknown_since: float | None = None
+
+    def back_off(self, now: float) -> None:
+        self.not_before = now + self.pause
+        self.pause = min(2 * self.pause, LONGEST_PAUSE)
+
+    def succeeded(self) -> None:
+        self.pause = FIRST_PAUSE
+
+
+class Node:
+    """One broker that leads partitions."""
+
+    def __init__(self) -> None:
+        self.is_asked = False
+        self.not_before = 0.0
+
+
+class Limits(NamedTuple):
+    """Bytes that are held ahead: of each partition, and in all."""
+
+    partition: int
+    total: int
+    wait: float
+    """Seconds that a broker may wait for records."""

@@ -1,0 +1,191 @@
+"""Columns become record batches that readers read back, keys land where Java's client puts them, order is kept."""
+
+import random
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kafka.partitioner.default import murmur2 as murmur2_of_one
+
+from tidegate.connectors.kafka.batches.building import (
+    SEQUENCES,
+    Building,
+    Columns,
+    Compression,
+    Producing,
+    Sealed,
+    halves,
+)
+from tidegate.connectors.kafka.batches.grouping import Given, grouped
+from tidegate.connectors.kafka.batches.partitioning import KNOWN_MAX, Partitioner, murmur2
+from tidegate.connectors.kafka.batches.reading import Batches, Reader, spans
+from tidegate.connectors.kafka.client import Chunk, TopicPartition
+from tidegate.connectors.kafka.client import Columns as Wanted
+
+WHO = Producing(id=7, epoch=3, is_transactional=True)
+ALL = Wanted(keys=True, timestamps=True, headers=True, offsets=True)
+
+
+def read(batch: Sealed) -> Chunk:
+    found = list(spans(batch.data))
+    (span,) = found
+    return Reader(ALL, "here").chunk(Batches(TopicPartition("t", 0), batch.data, found, 0, span.end_offset), 0)
+
+
+def columns(count: int, size: int = 10) -> Columns:
+    return Columns([b"%d" % index + b"v" * size for index in range(count)], None, [1000] * count, None)
+
+
+rows = st.lists(
+    st.tuples(
+        st.none() | st.binary(max_size=300),
+        st.none() | st.binary(max_size=30),
+        st.integers(1, 2**45),
+        st.lists(st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=5)), max_size=2),
+    ),
+    min_size=1,
+    max_size=60,
+)
+
+
+@given(rows, st.sampled_from(["none", "gzip", "snappy", "lz4", "zstd"]), st.booleans(), st.integers(100, 3000))
+def test_what_is_written_is_read_back_in_order_whatever_fits_into_a_batch(
+    given_rows: list[tuple[bytes | None, bytes | None, int, list[tuple[str, bytes | None]]]],
+    codec: str,
+    with_headers: bool,
+    limit: int,
+) -> None:
+    values, keys, timestamps, headers = map(list, zip(*given_rows, strict=True))
+    whole = Columns(values, keys, timestamps, headers if with_headers else None)
+    done, sequence, found = 0, 0, list[Chunk]()
+    while done < len(values):
+        building = Building(limit, WHO)
+        done = building.add(whole, done)
+        batch = building.seal(sequence, 0.0, Compression(codec))
+        sequence += batch.records
+        found.append(read(batch))
+    assert [one for chunk in found for one in chunk.values] == values
+    assert [one for chunk in found for one in chunk.keys or []] == keys
+    assert [one for chunk in found for one in chunk.timestamps or []] == timestamps
+    expected = headers if with_headers else [[] for _ in values]
+    assert [one for chunk in found for one in chunk.headers or []] == expected
+
+
+def test_a_batch_says_who_wrote_it_and_its_first_sequence_number() -> None:
+    building = Building(1000, WHO)
+    building.add(columns(3))
+    batch = building.seal(40, 5.0)
+    assert (batch.records, batch.sequence, batch.born, batch.largest) == (3, 40, 5.0, 11)
+    attributes, producer_id, epoch, sequence = struct.unpack_from(">h20xqhi", batch.data, 21)
+    assert (attributes & 0x10, producer_id, epoch, sequence) == (0x10, 7, 3, 40)
+
+
+@pytest.mark.parametrize("rest", [columns(200, 10), columns(3, 900)])
+def test_a_batch_is_never_larger_than_its_limit_but_for_one_record(rest: Columns) -> None:
+    building = Building(1000, WHO)
+    assert building.add(columns(2)) == 2
+    added = building.add(rest)
+    assert 0 <= added < len(rest.values)
+    assert building.size <= 1000
+    alone = Building(1000, WHO)
+    assert alone.add(columns(1, 5000)) == 1
+    assert alone.size > 5000
+
+
+@pytest.mark.parametrize("first", [0, 100, SEQUENCES - 2])
+@pytest.mark.parametrize("count", [1, 2, 7])
+def test_halves_have_the_same_records_and_sequence_numbers(first: int, count: int) -> None:
+    building = Building(10_000, WHO)
+    building.add(columns(count))
+    batch = building.seal(first, 1.5)
+    parts = halves(batch, WHO)
+    assert len(parts) == min(count, 2)
+    assert [one for part in parts for one in read(part).values] == read(batch).values
+    expected = first
+    for part in parts:
+        assert (part.sequence, part.born) == (expected, 1.5)
+        expected = (expected + part.records) % SEQUENCES
+
+
+def test_halves_of_a_batch_without_sequence_numbers_have_none() -> None:
+    building = Building(10_000, Producing())
+    building.add(columns(4))
+    assert [part.sequence for part in halves(building.seal(-1, 0.0), Producing())] == [-1, -1]
+
+
+# ---- partitions ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("length", range(26))
+def test_keys_have_the_hashes_of_javas_client(length: int) -> None:
+    source = random.Random(length)
+    keys = [source.randbytes(length) for _ in range(40)]
+    assert murmur2(keys, length) == [murmur2_of_one(key) & 0xFFFFFFFF for key in keys]
+
+
+@given(st.lists(st.none() | st.binary(max_size=12), max_size=50), st.integers(1, 9))
+def test_keys_land_where_javas_client_puts_them(keys: list[bytes | None], count: int) -> None:
+    partitioner = Partitioner(count)
+    for _ in range(2):
+        for key, partition in zip(keys, partitioner.of(keys), strict=True):
+            assert 0 <= partition < count
+            assert key is None or partition == (murmur2_of_one(key) & 0x7FFFFFFF) % count
+
+
+def test_keys_that_are_remembered_are_bounded() -> None:
+    partitioner = Partitioner(3)
+    for begin in range(0, 3 * KNOWN_MAX, 10_000):
+        keys = [b"%d" % number for number in range(begin, begin + 10_000)]
+        assert len(partitioner.of(keys)) == 10_000
+        assert len(partitioner._known) <= KNOWN_MAX
+
+
+def test_keys_are_found_also_when_those_remembered_are_forgotten_in_between(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidegate.connectors.kafka.batches.partitioning.KNOWN_MAX", 10)
+    partitioner, source = Partitioner(7), random.Random(1)
+    for _ in range(200):
+        keys = [b"%d" % source.randrange(40) for _ in range(source.randrange(1, 30))]
+        assert partitioner.of(keys) == [(murmur2_of_one(key) & 0x7FFFFFFF) % 7 for key in keys]
+
+
+@pytest.mark.parametrize("records", [1, 2, 3, 10, 1000])
+def test_records_without_keys_are_spread_and_stay_in_runs(records: int) -> None:
+    partitioner = Partitioner(3)
+    found: dict[int, int] = {}
+    for _ in range(30):
+        runs = partitioner.ranges(records)
+        assert sum(length for _, length in runs) == records
+        assert len({number for number, _ in runs}) == len(runs)
+        for number, length in runs:
+            found[number] = found.get(number, 0) + length
+    assert max(found.values()) - min(found.values()) <= max(found.values()) / 3
+
+
+@given(
+    st.lists(st.tuples(st.binary(max_size=3), st.none() | st.binary(max_size=2), st.integers(0, 4)), max_size=60),
+    st.sampled_from(["keys", "partitions", "neither"]),
+    st.booleans(),
+)
+def test_grouping_loses_nothing_and_keeps_the_order_within_each_partition(
+    given_rows: list[tuple[bytes, bytes | None, int]], by: str, timed: bool
+) -> None:
+    values = [b"%d %s" % (index, row[0]) for index, row in enumerate(given_rows)]
+    keys = [row[1] for row in given_rows] if by == "keys" else None
+    partitions = [row[2] for row in given_rows] if by == "partitions" else None
+    times = [index - 3 for index in range(len(values))] if timed else None
+    groups = grouped(Given("t", values, keys, partitions, times, None), Partitioner(5), wall=77)
+    assert sorted(value for group in groups.values() for value in group.values) == sorted(values)
+    index_of = {value: index for index, value in enumerate(values)}
+    for number, group in groups.items():
+        indexes = [index_of[value] for value in group.values if value is not None]
+        assert indexes == sorted(indexes)
+        if partitions is not None:
+            assert {partitions[index] for index in indexes} <= {number}
+        assert list(group.timestamps) == [index - 3 if timed and index > 3 else 77 for index in indexes]
+        assert (group.keys is None) == (keys is None)
+
+
+def test_columns_of_different_lengths_are_refused() -> None:
+    with pytest.raises(ValueError, match="a column of 1 beside 2 values"):
+        grouped(Given("t", [b"a", b"b"], [b"k"], None, None, None), Partitioner(5), wall=1)
