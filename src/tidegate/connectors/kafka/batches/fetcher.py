@@ -31,7 +31,14 @@ from tidegate.connectors.kafka.batches.events import (
     Taken,
 )
 from tidegate.connectors.kafka.batches.reading import Batches, Span, spans
-from tidegate.connectors.kafka.batches.readings import FIRST_PAUSE, LONGEST_PAUSE, NOBODY, Limits, Node, Reading
+from tidegate.connectors.kafka.batches.readings import (
+    FIRST_PAUSE,
+    LONGEST_PAUSE,
+    NOBODY,
+    Limits,
+    Node,
+    Reading,
+)
 from tidegate.connectors.kafka.batches.requests import FetchedRow, FetchRow
 from tidegate.connectors.kafka.batches.visibility import visible
 from tidegate.connectors.kafka.client import OnLostOffsets, TopicPartition
@@ -90,6 +97,8 @@ class Fetcher:
             case Added():
                 self._readings.update((partition, Reading(offset)) for partition, offset in event.positions.items())
                 self._wants_metadata = True
+                for node in self._nodes.values():
+                    node.hurry()
             case Removed():
                 self._buffered -= self._readings.pop(event.partition).buffered
             case Taken():
@@ -221,15 +230,14 @@ class Fetcher:
             row = FetchRow(partition, reading.offset, reading.leader_epoch, reading.last_epoch)
             asked.setdefault(reading.leader, []).append(row)
         for leader, rows in asked.items():
-            self._nodes[leader].is_asked = True
+            wait = min(self._nodes[leader].ask(), self._limits.wait)
             for row in rows:
                 self._readings[row.partition].asked = leader
-            wait = SHORT_WAIT if leader in held_back else self._limits.wait
-            self._commands.append(Fetch(leader, rows, wait))
+            self._commands.append(Fetch(leader, rows, SHORT_WAIT if leader in held_back else wait))
 
     def _fetched(self, event: Fetched, now: float) -> None:
         node = self._nodes[event.node]
-        node.is_asked = False
+        node.answered(any(row.records for row in event.rows), self._limits.wait)
         node.not_before = now + event.throttle
         answered = set()
         for row in event.rows:

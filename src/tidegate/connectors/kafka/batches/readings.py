@@ -9,6 +9,9 @@ NOBODY = -1
 FIRST_PAUSE, LONGEST_PAUSE = 0.02, 1.0
 """Seconds between two tries at what failed; each pause is twice the one before."""
 
+FIRST_WAIT = 0.05
+"""Seconds. What is asked for next has to wait behind it, such as a partition that has just been added."""
+
 
 class Reading:
     """One partition that is read."""
@@ -43,6 +46,24 @@ class Node:
     def __init__(self) -> None:
         self.is_asked = False
         self.not_before = 0.0
+        self._wait = self._waited = FIRST_WAIT
+
+    def ask(self) -> float:
+        """Seconds for which it may wait for records: the longer, the longer it has had none."""
+        self.is_asked = True
+        self._waited = self._wait
+        return self._wait
+
+    def answered(self, brought: bool, longest: float) -> None:
+        self.is_asked = False
+        if brought:
+            self.hurry()
+        elif self._wait == self._waited:
+            self._wait = min(2 * self._wait, max(longest, FIRST_WAIT))
+
+    def hurry(self) -> None:
+        """Something has come, or will soon be asked for."""
+        self._wait = FIRST_WAIT
 
 
 class Limits(NamedTuple):

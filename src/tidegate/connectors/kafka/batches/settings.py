@@ -86,7 +86,7 @@ def of_consumer(connection: Connection, isolation: Isolation) -> ConsumerSetting
             # While one answer is used up, the next is on its way.
             partition=2 * partition_bytes,
             total=_number(texts, "queued.max.messages.kbytes", "", 32_768) * 1024,
-            wait=_number(texts, "fetch.wait.max.ms", "", 100, lowest=0) / 1000,
+            wait=_number(texts, "fetch.wait.max.ms", "", 500, lowest=0) / 1000,
         ),
         FetchLimits(
             max_bytes=_number(texts, "fetch.max.bytes", "", 16_777_216),

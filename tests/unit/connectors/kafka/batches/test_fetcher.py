@@ -21,7 +21,7 @@ from tidegate.connectors.kafka.batches.events import (
     Removed,
 )
 from tidegate.connectors.kafka.batches.fetcher import METADATA_AGE, UNKNOWN_WITHIN
-from tidegate.connectors.kafka.batches.readings import LONGEST_PAUSE
+from tidegate.connectors.kafka.batches.readings import FIRST_WAIT, LONGEST_PAUSE
 from tidegate.connectors.kafka.batches.requests import FetchedRow
 from tidegate.connectors.kafka.client import OnLostOffsets
 from tidegate.connectors.kafka.messages import Cluster
@@ -149,7 +149,29 @@ def test_while_one_partition_is_held_back_its_broker_does_not_wait_for_the_other
         for command in run.pending:
             if isinstance(command, Fetch):
                 waits[tuple(row.partition for row in command.rows)] = command.wait
-    assert waits[B,] < waits[A, B] == LIMITS.wait
+    assert waits[B,] < waits[A, B]
+
+
+def test_a_broker_that_has_nothing_may_wait_longer_and_longer_until_something_comes_or_is_added() -> None:
+    run = Run(logs(2))
+    run.cluster.logs[B].leader = 1
+    run.add({A: 0})
+
+    def waits(count: int) -> list[float]:
+        found = []
+        while len(found) < count:
+            found += [command.wait for command in run.pending if isinstance(command, Fetch)]
+            run.answer()
+        return found
+
+    assert waits(3) == [FIRST_WAIT, 2 * FIRST_WAIT, LIMITS.wait]
+    run.cluster.logs[A].append(1)
+    run.answer()
+    run.take()
+    assert min(waits(2)) == FIRST_WAIT
+    waits(3)
+    run.add({B: 0})
+    assert min(waits(3)) == FIRST_WAIT
 
 
 # ---- offsets that are not there ------------------------------------------------------------------------------------
