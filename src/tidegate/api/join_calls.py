@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tidegate.api.functions import SideOutput
-from tidegate.api.validation import check_function, check_parallelism, declarations
+from tidegate.api.validation import check_function, check_late, check_parallelism, declarations
 from tidegate.api.windowing import Assigner, state_name
 from tidegate.config.values import parse_duration
 from tidegate.errors import InvalidError
@@ -56,7 +56,7 @@ class JoinCall:
 
     def check(self, kinds: Sequence[str]) -> None:
         """Raises InvalidError. `kinds`: what `how` may be."""
-        operator, late = self.operator, self.late
+        operator = self.operator
         check_function(operator, self.method, self.function)
         if self.how not in kinds:
             raise InvalidError(
@@ -67,10 +67,7 @@ class JoinCall:
                 f"operator {operator}: {self.method} has types={self.types!r}",
                 remedy="Give the types of the records of both streams, the left one's first: types=(Order, Price).",
             )
-        if late is not None and not isinstance(late, SideOutput):
-            raise InvalidError(
-                f"operator {operator}: late={late!r} is no side output", remedy='Make one: SideOutput[Order]("late").'
-            )
+        check_late(self.late, f"operator {operator}: ")
 
     def milliseconds(self, argument: str, duration: Duration, parse: Callable[[object], float] = parse_duration) -> int:
         """Of a duration that it was given. Raises InvalidError."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from tidegate.api.builder import GraphBuilder
 from tidegate.api.functions import SideOutput
-from tidegate.api.validation import about, check_function, check_parallelism, declarations
+from tidegate.api.validation import about, check_function, check_late, check_parallelism, declarations
 from tidegate.config.values import parse_positive_duration
 from tidegate.errors import InvalidError
 from tidegate.event_time.durations import seconds_of
@@ -73,13 +73,7 @@ def _late_tag(operator: OperatorName, clock: str, lateness: int, late: object) -
             f"operator {operator} deduplicates in processing time, where nothing is late",
             remedy='Leave allowed_lateness and late out, or say clock="event".',
         )
-    if late is None:
-        return None
-    if not isinstance(late, SideOutput):
-        raise InvalidError(
-            f"operator {operator}: late={late!r} is no side output", remedy='Make one: SideOutput[Order]("late").'
-        )
-    return late.name
+    return check_late(late, f"operator {operator}: ")
 
 
 def _milliseconds(what: str, duration: object, *parse: Callable[[object], float]) -> int:

@@ -191,6 +191,16 @@ def check_side_output(operator: str, tag: object, declared: tuple[str, ...]) -> 
     )
 
 
+def check_late(late: object, where: str = "") -> str | None:
+    """The name of the side output for late records, None without one. `where`: what an error begins with. Raises
+    InvalidError."""
+    if late is None:
+        return None
+    if not isinstance(late, SideOutput):
+        raise InvalidError(f"{where}late={late!r} is no side output", remedy='Make one: SideOutput[Order]("late").')
+    return late.name
+
+
 def error_policy(operator: str, on_error: object) -> tuple[ErrorPolicy, str | None]:
     """What `on_error=` means: the policy, and the side output's name where there is one."""
     if isinstance(on_error, SideOutput):

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from tidegate.api.functions import SideOutput
+from tidegate.api.validation import check_late
 from tidegate.api.window_functions import Results, spelled_in_name
 from tidegate.errors import InvalidError
 from tidegate.event_time.composed_triggers import EventTimeTrigger, check_trigger
@@ -59,8 +60,7 @@ def check_windows(assigner: object, allowed_lateness: str | timedelta, late: obj
             f"window was given {assigner.__name__ if isinstance(assigner, type) else type(assigner).__name__}",
             remedy='Give an assigner, as TumblingEventTimeWindows("60s") is one.',
         )
-    if late is not None and not isinstance(late, SideOutput):
-        raise InvalidError(f"late={late!r} is no side output", remedy='Make one: SideOutput[Order]("late").')
+    check_late(late)
     lateness = round(seconds_of("allowed_lateness", allowed_lateness) * 1000)
     if domain_of(assigner) != "event" and (lateness or late is not None):
         raise InvalidError(

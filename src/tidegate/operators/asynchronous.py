@@ -18,7 +18,7 @@ from tidegate.elements import MIN_WATERMARK, Batch
 from tidegate.errors import CorruptError, InvalidError, place
 from tidegate.operators.context import Context
 from tidegate.operators.contracts import OperatorContext
-from tidegate.operators.stateless import FunctionOperator
+from tidegate.operators.stateless import FunctionOperator, select
 from tidegate.operators.user_code import OnError, call_each, describe, raise_user_error
 from tidegate.state.handles import ListHandle
 from tidegate.state.operator_descriptors import InternalOperatorListState
@@ -195,8 +195,8 @@ class AsyncOperator(FunctionOperator):
             return self._emit(batch)
         for answer in compress(batch.values, failed):
             self._bear(answer, answer.error)
-        answered = _select(batch, [not has_failed for has_failed in failed])
-        return self._emit(answered) + self._left_out(_select(batch, failed))
+        answered = select(batch, [not has_failed for has_failed in failed])
+        return self._emit(answered) + self._left_out(select(batch, failed))
 
     def _emit(self, answered: Batch) -> list[Batch]:
         """What is made of answers that are no errors."""
@@ -242,21 +242,16 @@ class LookupOperator(AsyncOperator):
 
     def _emit(self, answered: Batch) -> list[Batch]:
         if not self._outer:
-            answered = _select(answered, [answer.result is not None for answer in answered.values])
+            answered = select(answered, [answer.result is not None for answer in answered.values])
         results, left_out = call_each(self._joined, answered.values, self._bear)
         if not left_out:
             return [Batch(results, None, answered.timestamps)] if results else []
         failed = [False] * len(answered)
         for position in left_out:
             failed[position] = True
-        stamps = _select(answered, [not has_failed for has_failed in failed]).timestamps
+        stamps = select(answered, [not has_failed for has_failed in failed]).timestamps
         emitted = [Batch(results, None, stamps)] if results else []
-        return emitted + self._left_out(_select(answered, failed))
+        return emitted + self._left_out(select(answered, failed))
 
     def _joined(self, answer: Answer) -> Any:
         return self._join(answer.record, answer.result)
-
-
-def _select(batch: Batch, mask: list[bool]) -> Batch:
-    stamps = batch.timestamps
-    return Batch(list(compress(batch.values, mask)), None, None if stamps is None else list(compress(stamps, mask)))

@@ -13,6 +13,7 @@ from tidegate.elements import Batch
 from tidegate.errors import InvalidError
 from tidegate.operators.contracts import OperatorContext
 from tidegate.operators.keyed import backend_of, keys_of
+from tidegate.operators.stateless import pick
 from tidegate.operators.timers import EVENT_TIMERS, PROCESSING_TIMERS, TimerQueue, milliseconds
 from tidegate.state.descriptors import InternalMapState
 
@@ -52,11 +53,7 @@ class _DeduplicateOperator:
         """The records at these positions, in batches with `tag`."""
         size = self._operator.batch_size
         pieces = [positions[start : start + size] for start in range(0, len(positions), size)]
-        stamps = batch.timestamps
-        return [
-            Batch([batch.values[i] for i in piece], None, None if stamps is None else [stamps[i] for i in piece], tag)
-            for piece in pieces
-        ]
+        return [pick(batch, piece, tag) for piece in pieces]
 
     def end_of_input(self) -> Iterable[Batch]:
         return ()
@@ -103,8 +100,7 @@ class EventTimeDeduplicateOperator(_DeduplicateOperator):
 
     def advance_watermark(self, watermark: int, must_stop: Callable[[], bool]) -> Iterator[Batch] | None:
         self._watermark = max(self._watermark, watermark)
-        due = self._timers.next
-        return None if due is None or due > self._watermark else self._forget(self._watermark, must_stop)
+        return self._forget(self._watermark, must_stop) if self._timers.is_due(self._watermark) else None
 
 
 class ProcessingTimeDeduplicateOperator(_DeduplicateOperator):

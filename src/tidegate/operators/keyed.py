@@ -81,8 +81,7 @@ class KeyedProcessOperator(ProcessOperator):
         if timers is None:
             return None
         timers.watermark = max(timers.watermark, watermark)
-        due = timers.event.next
-        if due is None or due > timers.watermark:
+        if not timers.event.is_due(timers.watermark):
             return None
         return self._fire(timers.event, "event", timers.watermark, must_stop)
 

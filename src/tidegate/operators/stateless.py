@@ -3,7 +3,7 @@
 One tight loop per batch each. A function that raises costs time only where it raises (`user_code.call_each`).
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import compress
 from typing import Any
 
@@ -62,8 +62,8 @@ class FunctionOperator(StatelessOperator):
         if not left_out:
             return results, batch, []
         failing = set(left_out)
-        kept = _select(batch, [position not in failing for position in range(len(batch))])
-        return results, kept, self._rejected(_pick(batch, left_out))
+        kept = select(batch, [position not in failing for position in range(len(batch))])
+        return results, kept, self._rejected(pick(batch, left_out))
 
     def _rejected(self, records: Batch) -> list[Batch]:
         tag = self._on_error.tag
@@ -84,7 +84,7 @@ class FilterOperator(FunctionOperator):
     def process(self, batch: Batch) -> list[Batch]:
         results, kept, rejected = self._call_each(batch)
         try:
-            selected = _select(kept, results)
+            selected = select(kept, results)
         except Exception as error:
             raise_user_error(error, self._context, "when asking what filter's function returned whether it is true")
         return _non_empty(selected) + rejected
@@ -136,7 +136,7 @@ class FlatMapOperator(FunctionOperator):
             if stamp is not None:
                 waiting.stamp(stamp)
         yield from waiting.take()
-        yield from self._rejected(_pick(batch, rejected))
+        yield from self._rejected(pick(batch, rejected))
 
 
 class UnionOperator(StatelessOperator):
@@ -146,13 +146,15 @@ class UnionOperator(StatelessOperator):
         return [Batch(batch.values, None, batch.timestamps)]
 
 
-def _pick(batch: Batch, positions: list[int]) -> Batch:
+def pick(batch: Batch, positions: Sequence[int], tag: str | None = None) -> Batch:
+    """The records at these positions, without keys, for the side output `tag`."""
     stamps = batch.timestamps
     picked = None if stamps is None else [stamps[position] for position in positions]
-    return Batch([batch.values[position] for position in positions], None, picked)
+    return Batch([batch.values[position] for position in positions], None, picked, tag)
 
 
-def _select(batch: Batch, mask: list[Any]) -> Batch:
+def select(batch: Batch, mask: Sequence[Any]) -> Batch:
+    """The records where `mask` is true, without keys."""
     stamps = batch.timestamps
     return Batch(list(compress(batch.values, mask)), None, None if stamps is None else list(compress(stamps, mask)))
 

@@ -138,6 +138,11 @@ class TimerQueue:
         """When the latest is due. Looks at all of them."""
         return max((timestamp for timestamp, _ in self._timers), default=None)
 
+    def is_due(self, now: int) -> bool:
+        """Whether there is one for that time or an earlier one."""
+        due = self.next
+        return due is not None and due <= now
+
     def register(self, timestamp: int, key: Any) -> None:
         """For `key`, which is the current one."""
         self._state.put(timestamp, True)

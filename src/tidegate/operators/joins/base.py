@@ -90,8 +90,7 @@ class JoinOperator:
 
     def advance_watermark(self, watermark: int, must_stop: Callable[[], bool]) -> Iterator[Batch] | None:
         self._watermark = max(self._watermark, watermark)
-        due = self._timers.next
-        return None if due is None or due > self._watermark else self._fire(must_stop)
+        return self._fire(must_stop) if self._timers.is_due(self._watermark) else None
 
     def _fire(self, must_stop: Callable[[], bool]) -> Iterator[Batch]:
         waiting = OutputBuffer(self._tags, timed=True)

@@ -12,6 +12,7 @@ from tidegate.errors import InvalidError
 from tidegate.operators.context import OutputBuffer
 from tidegate.operators.contracts import OperatorContext
 from tidegate.operators.keyed import backend_of, keys_of
+from tidegate.operators.stateless import pick
 from tidegate.operators.timers import EVENT_TIMERS, TimerQueue
 from tidegate.operators.user_code import as_refusal, describe, raise_user_error
 from tidegate.operators.windows.spec import Add, WindowSpec
@@ -76,8 +77,7 @@ class BaseWindowOperator:
 
     def advance_watermark(self, watermark: int, must_stop: Callable[[], bool]) -> Iterator[Batch] | None:
         self._watermark = max(self._watermark, watermark)
-        due = self._timers.next
-        return None if due is None or due > self._watermark else self._fire(must_stop)
+        return self._fire(must_stop) if self._timers.is_due(self._watermark) else None
 
     def _fire(self, must_stop: Callable[[], bool]) -> Iterator[Batch]:
         outputs = self._closed(must_stop)
@@ -141,10 +141,7 @@ class BaseWindowOperator:
         if self._spec.late_tag is None:
             self.records_skipped += len(positions)
             return []
-        assert batch.timestamps is not None
-        values, stamps = batch.values, batch.timestamps
-        picked = [values[i] for i in positions], [stamps[i] for i in positions]
-        return [Batch(picked[0], None, picked[1], self._spec.late_tag)]
+        return [pick(batch, positions, self._spec.late_tag)]
 
     def _is_too_late(self, window: Any) -> bool:
         return window.max_timestamp + self._spec.lateness <= self._watermark  # type: ignore[no-any-return]
