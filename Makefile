@@ -21,7 +21,7 @@ PYTHONS := $(or $(PYTHON),python3.14 python3.13 python3.12 python3.11 python3)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo kafka kafka-ready test test-long lint format types sim chaos oracle bench bench-local bench-state clean
+.PHONY: help demo kafka kafka-ready test test-long lint format types sim chaos oracle bench bench-peers bench-more bench-local bench-state clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
@@ -66,8 +66,14 @@ oracle: kafka-ready ## run the same windows and joins on Apache Flink and compar
 bench-local: $(READY) ## measure throughput and checkpoint pauses on the embedded log (BENCH_ARGS=...)
 	@$(RUN)/python benchmarks/run.py $(BENCH_ARGS)
 
-bench: $(READY) ## measure throughput from Kafka to Kafka, beside a bare loop (BENCH_ARGS=...)
-	@$(RUN)/python benchmarks/kafka_totals.py $(BENCH_ARGS)
+bench: kafka-ready ## measure throughput from Kafka to Kafka, beside a bare loop (BENCH_ARGS=...)
+	@$(RUN)/python -m benchmarks.suite $(BENCH_ARGS)
+
+bench-peers: kafka-ready ## the same beside Flink, PyFlink, Quix Streams and Bytewax, in turns (BENCH_ARGS=...)
+	@$(RUN)/python -m benchmarks.suite --systems tidegate bare-loop flink pyflink quix bytewax $(BENCH_ARGS)
+
+bench-more: kafka-ready ## measure latency, pauses, recovery, costs of a record, memory of a key
+	@set -e; for measure in latency pauses recovery sweeps memory; do $(RUN)/python -m benchmarks.suite.$$measure; done
 
 bench-state: $(READY) ## measure the pause at a barrier and the state backends beside each other (BENCH_ARGS=...)
 	@$(RUN)/python benchmarks/state_pause.py $(BENCH_ARGS)

@@ -1,0 +1,73 @@
+"""Tidegate as a user runs it: one of the three examples with `tidegate run`, bounded, with a worker for each slot."""
+
+import os
+import sys
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks.suite.contracts import Command, Guarantee, JobRun, Workload
+from tidegate.deploy.demo_answer import EXAMPLES
+
+_HOOK = Path(__file__).parent / "hook"
+_PROGRAMS = {
+    Workload.FORWARD: "forward.py",
+    Workload.TOTALS: "running_totals.py",
+    Workload.WINDOWS: "window_totals.py",
+}
+_DELIVERY = {Guarantee.EXACTLY_ONCE: "", Guarantee.AT_LEAST_ONCE: "at-least-once"}
+
+
+class Tidegate(NamedTuple):
+    """`client`: of Kafka; empty for the one that users get. `profile`: where worker 0 writes one, which is slow."""
+
+    name: str
+    client: str = ""
+    profile: Path | None = None
+
+    @property
+    def title(self) -> str:
+        client = f", client={self.client!r}" if self.client else ""
+        return f"Tidegate {version('tidegate')}{client}"
+
+    @property
+    def workloads(self) -> frozenset[Workload]:
+        return frozenset(Workload)
+
+    @property
+    def guarantees(self) -> tuple[Guarantee, ...]:
+        return (Guarantee.EXACTLY_ONCE, Guarantee.AT_LEAST_ONCE)
+
+    def prepare(self) -> None:
+        """The virtual environment that runs this has all it needs."""
+
+    def settings(self) -> Mapping[str, str]:
+        from tidegate.connectors.kafka import connection
+
+        return {
+            "Python": sys.version.split()[0],
+            "client": self.client or connection.DEFAULT_CLIENT,
+            "confluent-kafka": version("confluent-kafka"),
+            "aiokafka (codec)": version("aiokafka"),
+        }
+
+    def command(self, run: JobRun) -> Command:
+        options = ["--parallelism", str(run.slots), "--checkpoint-interval", f"{run.checkpoint_seconds:g}s"]
+        options += ["--checkpoint-dir", str(run.folder / "checkpoints")]
+        program = ["--bootstrap", run.bootstrap, "--input", run.source, "--output", run.sink, "--bounded"]
+        path = str(EXAMPLES / _PROGRAMS[run.workload])
+        arguments = [sys.executable, "-c", "from tidegate.cli.main import main; main()", "run", path]
+        return Command([*arguments, *options, "--", *program], self._environment(run.guarantee), ends=True)
+
+    def _environment(self, guarantee: Guarantee) -> dict[str, str]:
+        profile = "" if self.profile is None else str(self.profile.absolute())
+        chosen = {"BENCH_CLIENT": self.client, "BENCH_DELIVERY": _DELIVERY[guarantee], "BENCH_PROFILE": profile}
+        if not any(chosen.values()):
+            return {}
+        return {**chosen, "PYTHONPATH": os.pathsep.join(filter(None, (str(_HOOK), os.environ.get("PYTHONPATH"))))}
+
+
+def system(name: str) -> Tidegate:
+    """`tidegate`, or with the name of a client behind it."""
+    return Tidegate(name, name.removeprefix("tidegate").removeprefix("-"))

@@ -1,0 +1,50 @@
+"""What the suite chooses for an example, the client and the guarantee, reaches the processes of the job."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.suite import systems
+from benchmarks.suite.contracts import Guarantee, JobRun, Workload
+from tidegate.errors import InvalidError
+
+SHOW = """
+from tidegate.connectors.kafka.connection import DEFAULT_CLIENT
+from tidegate.kafka import KafkaSink
+print(DEFAULT_CLIENT, KafkaSink("localhost:1", "topic").delivery)
+"""
+
+
+def _run(guarantee: Guarantee = Guarantee.EXACTLY_ONCE) -> JobRun:
+    return JobRun(Workload.TOTALS, "localhost:1", "in", "out", 2, 10, 0.5, guarantee, Path("folder"))
+
+
+@pytest.mark.parametrize(
+    ("name", "guarantee", "said"),
+    [
+        ("tidegate-librdkafka", Guarantee.AT_LEAST_ONCE, "librdkafka at-least-once"),
+        ("tidegate-batches", Guarantee.EXACTLY_ONCE, "batches exactly-once"),
+    ],
+)
+def test_client_and_guarantee_are_those_that_are_asked_for(name: str, guarantee: Guarantee, said: str) -> None:
+    environment = systems.load(name).command(_run(guarantee)).environment
+    shown = subprocess.run(
+        [sys.executable, "-c", SHOW], env={**os.environ, **environment}, check=True, capture_output=True, text=True
+    )
+    assert shown.stdout.split("\n")[0] == said
+
+
+def test_without_a_choice_the_job_runs_as_users_run_it() -> None:
+    command = systems.load("tidegate").command(_run())
+    assert command.environment == {}
+    shown = " ".join(command.arguments)
+    assert "examples/running_totals.py --parallelism 2 --checkpoint-interval 0.5s" in shown
+    assert shown.endswith("-- --bootstrap localhost:1 --input in --output out --bounded")
+
+
+def test_a_name_that_nothing_has_is_refused() -> None:
+    with pytest.raises(InvalidError, match="no system is called 'flunk'"):
+        systems.load("flunk")
