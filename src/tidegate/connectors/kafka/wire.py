@@ -13,11 +13,11 @@ from collections.abc import Mapping, Sequence
 from io import BytesIO
 from typing import Any, NamedTuple
 
-import kafka
 from kafka.errors import for_code
 from kafka.net.sasl import get_sasl_mechanism
 from kafka.protocol.metadata import ApiVersionsRequest
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
+from kafka.version import __version__ as kafka_python_version
 
 from tidegate.connectors.kafka import errors
 from tidegate.errors import InvalidError, UnavailableError
@@ -86,7 +86,7 @@ class BrokerConnection:
             self._socket = config["ssl_context"].wrap_socket(self._socket, server_hostname=address.host)
         request = ApiVersionsRequest(
             client_software_name="tidegate-kafka-python",
-            client_software_version=kafka.__version__,
+            client_software_version=kafka_python_version,
             version=API_VERSIONS_VERSION,
         )
         versions = self._exchange(request)
