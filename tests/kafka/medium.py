@@ -11,7 +11,7 @@ from tests.integration.programs import wait_until
 from tests.integration.running import Bench
 from tests.integration.streams import Stream
 from tests.kafka.brokers import Broker, unique
-from tidegate.connectors.kafka.connection import Client
+from tidegate.connectors.kafka.connection import DEFAULT_CLIENT, Client
 
 STREAM = Stream(pause=0.0005, options=("--checkpoint-interval", "200ms"))
 """A transaction begins and ends slower than in the embedded log, by some ten to some hundred milliseconds."""
@@ -50,10 +50,11 @@ class KafkaAppender:
 class KafkaMedium:
     """Topics, jobs and groups of one test in a Kafka that others may use. See `Medium`."""
 
-    def __init__(self, broker: Broker, client: Client = "librdkafka") -> None:
+    def __init__(self, broker: Broker, client: Client = DEFAULT_CLIENT) -> None:
         """`client`: of the jobs."""
         self.broker = broker
-        self.arguments = ["--bootstrap", broker.bootstrap, *(["--client", client] if client != "librdkafka" else [])]
+        self.place = ["--bootstrap", broker.bootstrap]
+        self.arguments = [*self.place, *(["--client", client] if client != DEFAULT_CLIENT else [])]
         self._appender = KafkaAppender(broker.direct)
         self._names: dict[str, str] = {}
         self._topics: set[str] = set()
@@ -126,7 +127,7 @@ class KafkaMedium:
 
 
 @contextmanager
-def kafka_bench(broker: Broker, folder: Path, client: Client = "librdkafka") -> Iterator[Bench]:
+def kafka_bench(broker: Broker, folder: Path, client: Client = DEFAULT_CLIENT) -> Iterator[Bench]:
     """A bench on Kafka, cleared away whatever happens."""
     made = Bench(folder, KafkaMedium(broker, client))
     try:
