@@ -30,7 +30,8 @@ class KafkaAppender:
     """Appends in order and once, also while the broker is away and comes back."""
 
     def __init__(self, bootstrap: str) -> None:
-        self._producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "log_level": 0})
+        room = {"queue.buffering.max.messages": 1_000_000}
+        self._producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "log_level": 0, **room})
 
     def append(self, topic: str, by_partition: Sequence[Sequence[bytes]]) -> None:
         errors: list[KafkaError] = []
