@@ -12,7 +12,7 @@ from tidegate.connectors.kafka.batches.readings import Limits
 from tidegate.connectors.kafka.batches.requests import FetchLimits
 from tidegate.connectors.kafka.client import Isolation
 from tidegate.connectors.kafka.connection import Connection
-from tidegate.connectors.kafka.settings import CONSUMER_ONLY, PRODUCER_ONLY
+from tidegate.connectors.kafka.settings import CONSUMER_ONLY, PRODUCER_ONLY, exists, nearest
 from tidegate.errors import InvalidError
 
 REQUEST_TIMEOUT = 10.0
@@ -127,8 +127,9 @@ def of_producer(connection: Connection) -> ProducerSettings:
 def _refuse(texts: Mapping[str, str], known: frozenset[str]) -> None:
     for name in sorted(texts):
         if name not in known | INSIDE and not name.startswith(SECURITY):
+            close = None if exists(name) else nearest(name)
             raise InvalidError(
-                f"settings: {name!r} means nothing to client='batches'",
+                f"settings: {name!r} means nothing to client='batches'" + (f"; is {close!r} meant?" if close else ""),
                 remedy="Leave it out, or use client='librdkafka'.",
             )
 
