@@ -13,7 +13,7 @@ from tests.integration.streams import Stream
 from tests.kafka.brokers import Broker, unique
 from tidegate.connectors.kafka.connection import DEFAULT_CLIENT, Client
 
-STREAM = Stream(pause=0.0005, options=("--checkpoint-interval", "200ms"))
+STREAM = Stream(pause=0.0005, options=("--checkpoint-interval", "200ms"), count=30_000, waits=True)
 """A transaction begins and ends slower than in the embedded log, by some ten to some hundred milliseconds."""
 READERS_PATIENCE = 10.0
 """Seconds in which the markers of a commit are written and a record is read."""

@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AclOperation, ResourceType
 
-from tests.kafka.brokers import PATIENCE, Broker
+from tests.kafka.brokers import PATIENCE, Broker, unique
 from tests.kafka.collecting import ALL, Collected, batches, beginnings, ends
 from tests.kafka.test_security import FULL_LOGIN, LOGIN, Tls, allow, guarded, tls
 from tidegate.connectors.kafka.batches.consumer import BatchConsumer
@@ -121,6 +121,18 @@ def test_while_nothing_comes_it_costs_almost_nothing(kafka: Broker) -> None:
 
 
 # ---- settings ------------------------------------------------------------------------------------------------------
+
+
+def test_offsets_of_the_group_are_committed_also_while_nobody_reads(kafka: Broker) -> None:
+    topic, group = kafka.create_topic(), unique("group")
+    kafka.produce(topic, ["x"] * 9)
+    with closing(BatchConsumer(Connection(kafka.bootstrap), group)) as own:
+        own.add({TopicPartition(topic, 0): 0})
+        offset, deadline = 0, time.monotonic() + PATIENCE
+        while kafka.group_offsets(group, topic) != {0: 5}:
+            assert time.monotonic() < deadline
+            offset = min(offset + 1, 5)
+            own.commit_group_offsets({TopicPartition(topic, 0): offset})
 
 
 @pytest.mark.parametrize(

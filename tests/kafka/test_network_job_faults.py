@@ -232,11 +232,12 @@ def test_a_job_whose_connections_break_every_200_ms_for_some_seconds_loses_nothi
 
 
 def test_a_job_on_a_slow_network_is_slow_and_right(proxy: KafkaProxy, bench: Bench) -> None:
-    answer = STREAM.fill(bench, USERS)
+    stream = replace(STREAM, count=8000)
+    answer = stream.fill(bench, USERS)
     proxy.delay(0.02, jitter=0.005)
     proxy.throttle(200_000)
-    started = STREAM.start(bench)
-    STREAM.finish(bench, started)
+    started = stream.start(bench)
+    stream.finish(bench, started)
     assert "restart 1 in" not in started.said
     proxy.heal()
     bench.assert_right(answer)

@@ -219,8 +219,9 @@ class BatchConsumer:
     # ---- group offsets, closing ------------------------------------------------------------------------------------
 
     def commit_group_offsets(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Takes answers, too: nobody may be reading, and the next commit waits for that to the last one."""
         self._commits.want(positions)
-        self._commit()
+        self._move_on()
 
     def _commit(self) -> None:
         match self._commits.next(self._now):
