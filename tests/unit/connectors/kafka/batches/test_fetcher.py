@@ -6,11 +6,7 @@ import pytest
 from tests.unit.connectors.kafka.batches.clusters import LOST, Log
 from tests.unit.connectors.kafka.batches.logs import batch, texts
 from tests.unit.connectors.kafka.batches.runs import LIMITS, A, B, Run, logs
-from tidegate.connectors.kafka.batches.commands import (
-    AskMetadata,
-    Fetch,
-    Hand,
-)
+from tidegate.connectors.kafka.batches.commands import AskMetadata, Fetch, Hand
 from tidegate.connectors.kafka.batches.events import (
     TICK,
     Described,
