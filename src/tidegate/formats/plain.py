@@ -1,5 +1,6 @@
 """Bytes as they are, and text. Neither may change a record: what cannot be read back as it was raises."""
 
+from itertools import repeat
 from typing import Any
 
 
@@ -36,13 +37,19 @@ class String:
 
     def decode(self, raw: list[Any]) -> list[Any]:
         encoding = self.encoding
-        return [None if one is None else str(one, encoding) for one in raw]
+        try:
+            return list(map(bytes.decode, raw, repeat(encoding)))
+        except TypeError:
+            return [None if one is None else str(one, encoding) for one in raw]
 
     def decode_one(self, raw: Any) -> Any:
         return None if raw is None else str(raw, self.encoding)
 
     def encode(self, values: list[Any]) -> list[bytes | None]:
-        return [None if value is None else self._encode_one(value) for value in values]
+        try:
+            return list(map(str.encode, values, repeat(self.encoding)))
+        except TypeError:
+            return [None if value is None else self._encode_one(value) for value in values]
 
     def _encode_one(self, value: Any) -> bytes:
         if not isinstance(value, str):
