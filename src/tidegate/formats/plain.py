@@ -3,6 +3,8 @@
 from itertools import repeat
 from typing import Any
 
+_AS_THEY_ARE = {bytes, type(None)}
+
 
 class Bytes:
     """Records as the bytes that they are. Encoding accepts `bytes`, `bytearray` and `memoryview`, else raises
@@ -15,7 +17,9 @@ class Bytes:
         return raw
 
     def encode(self, values: list[Any]) -> list[bytes | None]:
-        return [value if type(value) is bytes or value is None else _as_bytes(value) for value in values]
+        if set(map(type, values)) <= _AS_THEY_ARE:
+            return values
+        return [None if value is None else _as_bytes(value) for value in values]
 
     def __repr__(self) -> str:
         return "Bytes()"
