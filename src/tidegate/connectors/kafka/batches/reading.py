@@ -182,7 +182,7 @@ class Reader:
             found.get("key"),
             found.get("timestamp"),
             found.get("headers"),
-            list(offsets) if self._columns.offsets else None,
+            offsets if self._columns.offsets else None,
         )
 
     def _read(self, data: memoryview, span: Span) -> tuple[list[list[Any]], Sequence[int]]:
