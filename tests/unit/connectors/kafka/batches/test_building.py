@@ -165,28 +165,45 @@ def test_records_without_keys_are_spread_and_stay_in_runs(records: int) -> None:
     assert max(found.values()) - min(found.values()) <= max(found.values()) / 3
 
 
-@given(
-    st.lists(st.tuples(st.binary(max_size=3), st.none() | st.binary(max_size=2), st.integers(0, 4)), max_size=60),
-    st.sampled_from(["keys", "partitions", "neither"]),
-    st.booleans(),
+grouped_rows = st.lists(
+    st.tuples(
+        st.none() | st.binary(max_size=2),
+        st.integers(0, 4),
+        st.integers(-2, 9),
+        st.none() | st.lists(st.tuples(st.text(max_size=2), st.none() | st.binary(max_size=2)), max_size=2),
+    ),
+    max_size=60,
 )
+
+
+@given(grouped_rows, st.sampled_from(["keys", "partitions", "one partition", "neither"]), st.booleans(), st.booleans())
 def test_grouping_loses_nothing_and_keeps_the_order_within_each_partition(
-    given_rows: list[tuple[bytes, bytes | None, int]], by: str, timed: bool
+    rows: list[tuple[bytes | None, int, int, Any]], by: str, with_times: bool, with_headers: bool
 ) -> None:
-    values = [b"%d %s" % (index, row[0]) for index, row in enumerate(given_rows)]
-    keys = [row[1] for row in given_rows] if by == "keys" else None
-    partitions = [row[2] for row in given_rows] if by == "partitions" else None
-    times = [index - 3 for index in range(len(values))] if timed else None
-    groups = grouped(Given("t", values, keys, partitions, times, None), Partitioner(5), wall=77)
-    assert sorted(value for group in groups.values() for value in group.values) == sorted(values)
-    index_of = {value: index for index, value in enumerate(values)}
+    count = len(rows)
+    values = [b"%d" % index for index in range(count)]
+    keys = [row[0] for row in rows] if by == "keys" else None
+    partitions = {"partitions": [row[1] for row in rows], "one partition": [3] * count}.get(by)
+    times = [row[2] for row in rows] if with_times else None
+    headers = [row[3] for row in rows] if with_headers else None
+    groups = grouped(Given("t", values, keys, partitions, times, headers), Partitioner(5), wall=77)
+    found: list[int] = []
     for number, group in groups.items():
-        indexes = [index_of[value] for value in group.values if value is not None]
+        indexes = [int(value or b"") for value in group.values]
         assert indexes == sorted(indexes)
-        if partitions is not None:
-            assert {partitions[index] for index in indexes} <= {number}
-        assert list(group.timestamps) == [index - 3 if timed and index > 3 else 77 for index in indexes]
-        assert (group.keys is None) == (keys is None)
+        for index in indexes:
+            assert partitions is None or partitions[index] == number
+            key = None if keys is None else keys[index]
+            assert key is None or (murmur2_of_one(key) & 0x7FFFFFFF) % 5 == number
+        assert group.keys is None if keys is None else list(group.keys or ()) == [keys[index] for index in indexes]
+        expected = [77 if times is None or times[index] <= 0 else times[index] for index in indexes]
+        assert list(group.timestamps) == expected
+        found += indexes
+        if headers is None:
+            assert group.headers is None
+        else:
+            assert list(group.headers or ()) == [headers[index] for index in indexes]
+    assert sorted(found) == list(range(count))
 
 
 def test_columns_of_different_lengths_are_refused() -> None:
