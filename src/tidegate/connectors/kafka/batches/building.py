@@ -64,7 +64,7 @@ class Sealed(NamedTuple):
     @property
     def largest(self) -> int:
         """Bytes of its largest value."""
-        return max(len(record.value or b"") for record in DefaultRecordBatch(self.data))
+        return max((len(record.value or b"") for record in DefaultRecordBatch(self.data)), default=0)
 
 
 # ---- compressing ---------------------------------------------------------------------------------------------------
