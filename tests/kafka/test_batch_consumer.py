@@ -21,8 +21,6 @@ from tidegate.connectors.kafka.connection import Connection
 from tidegate.connectors.kafka.consumer import ConfluentConsumer
 from tidegate.errors import InvalidError
 
-pytestmark = pytest.mark.slow
-
 __all__ = ["guarded", "tls"]
 
 
@@ -99,6 +97,7 @@ def test_a_record_larger_than_any_limit_of_a_fetch_comes_and_holds_nobody_up(kaf
     assert len(found.column("values", TopicPartition(topic, 1))) == 100
 
 
+@pytest.mark.slow
 def test_many_partitions_take_turns(kafka: Broker) -> None:
     topic = kafka.create_topic(partitions=60)
     kafka.produce(topic, [f"{number}" for number in range(3000)], keys=[f"{number}" for number in range(3000)])
@@ -107,6 +106,7 @@ def test_many_partitions_take_turns(kafka: Broker) -> None:
     assert sorted(int(value) for values in found.values().values() for value in values) == list(range(3000))
 
 
+@pytest.mark.slow
 def test_while_nothing_comes_it_costs_almost_nothing(kafka: Broker) -> None:
     topic = kafka.create_topic(partitions=4)
     with batches(kafka) as own:
@@ -140,6 +140,7 @@ def test_a_setting_that_it_cannot_follow_is_refused(settings: dict[str, Any], te
 # ---- logins and TLS ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_it_reads_by_tls_with_a_certificate_more_than_fits_into_any_buffer(tls: Tls) -> None:
     topic = tls.broker.create_topic(partitions=2)
     values = [f"{number} {'x' * 1000}" for number in range(5000)]
@@ -161,6 +162,7 @@ def fails(own: Any, partition: TopicPartition, patience: float = 15.0) -> Invali
     raise AssertionError("it goes on")
 
 
+@pytest.mark.slow
 def test_a_server_certificate_that_nobody_trusts_is_an_error_that_says_so(tls: Tls) -> None:
     settings = {name: value for name, value in tls.settings.items() if name != "ssl.ca.location"}
     with batches(tls.broker, **settings) as own:
@@ -169,6 +171,7 @@ def test_a_server_certificate_that_nobody_trusts_is_an_error_that_says_so(tls: T
     assert "ssl.*" in error.failure.remedy
 
 
+@pytest.mark.slow
 def test_a_wrong_password_is_an_error_that_names_the_mechanism_and_no_password(guarded: Broker) -> None:
     with batches(guarded, **LOGIN, **{"sasl.password": "not-it"}) as own:
         error = fails(own, TopicPartition("t", 0))
@@ -176,6 +179,7 @@ def test_a_wrong_password_is_an_error_that_names_the_mechanism_and_no_password(g
     assert "not-it" not in str(error)
 
 
+@pytest.mark.slow
 def test_a_right_that_is_missing_is_named_and_with_it_reading_works(guarded: Broker) -> None:
     topic = guarded.create_topic()
     guarded.produce(topic, ["a"])

@@ -64,8 +64,8 @@ class KafkaSink:
 
     transaction_prefix: the beginning of the transactional ids, unique in the cluster; by default the job's name.
     timeout: seconds after its first record at which the broker aborts a transaction that nobody committed; by default
-    the most that the broker allows (its transaction.max.timeout.ms). settings: librdkafka's.
-    client: who writes, 'librdkafka' or 'batches', Tidegate's own, which costs less and knows fewer settings.
+    the most that the broker allows (its transaction.max.timeout.ms). settings: for security and
+    tuning, by librdkafka's names. client: who writes: 'batches', Tidegate's own, or 'librdkafka', which costs more.
 
     Raises InvalidError for an argument that cannot be right.
     """
@@ -95,7 +95,7 @@ class KafkaSink:
         if delivery not in get_args(Delivery):
             raise InvalidError(f"delivery={delivery!r} must be one of {', '.join(map(repr, get_args(Delivery)))}")
         _check_transactions(delivery, transaction_prefix, timeout)
-        self.connection = Connection(bootstrap, {} if settings is None else settings, client)
+        self.connection = Connection.for_records(bootstrap, settings or {}, client)
         self.encoding = Encoding(topic, Bytes() if value is None else value, key, headers, timestamp, partition)
         self.delivery: Delivery = delivery
         self.timeout = timeout

@@ -61,9 +61,9 @@ class KafkaSource:
     group: of the offsets that are committed after each checkpoint for lag tools, unless commit_group_offsets is False;
         the job's name by default.
     on_lost_offsets: 'fail' when records are gone before they were read, or go on at the 'earliest' that is there.
-    settings: librdkafka's, for security and tuning.
-    client: who reads the records: 'librdkafka', or 'batches', Tidegate's own client, which moves whole record batches
-        and costs less. It knows fewer settings, and refuses the others.
+    settings: for security and tuning, by librdkafka's names.
+    client: who reads the records: 'batches', Tidegate's own client, which moves whole record batches and is the
+        default, or 'librdkafka', which costs more and follows every setting.
 
     Raises InvalidError for arguments that contradict each other or mean nothing.
     """
@@ -88,7 +88,7 @@ class KafkaSource:
         settings: Mapping[str, Setting] = {},
         client: Client | None = None,
     ) -> None:
-        self.connection = Connection(bootstrap, settings, client)
+        self.connection = Connection.for_records(bootstrap, settings, client)
         self._selection = _selection(topics, pattern)
         self._include = tuple(_one_of("include", field, FIELDS) for field in include)
         if key is not None and "key" not in self._include:

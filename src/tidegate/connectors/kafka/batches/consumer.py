@@ -124,7 +124,7 @@ class BatchConsumer:
     def _do(self, command: Command) -> None:
         match command:
             case Fetch():
-                request = requests.fetch(command.rows, self._limits, command.wait)
+                request = requests.fetch(command.rows, self._limits, command.wait, command.itself)
                 self._network.ask(command.node, RECORDS, request, command, command.wait)
             case Hand():
                 self._shelf.put(command.batches.partition, command)

@@ -20,7 +20,7 @@ from tidegate.connectors.kafka.batches.events import (
     Range,
     Removed,
 )
-from tidegate.connectors.kafka.batches.fetcher import METADATA_AGE, UNKNOWN_WITHIN
+from tidegate.connectors.kafka.batches.fetcher import METADATA_AGE, REPLICA_AGE, REPLICA_PAUSE, UNKNOWN_WITHIN
 from tidegate.connectors.kafka.batches.readings import FIRST_WAIT, LONGEST_PAUSE
 from tidegate.connectors.kafka.batches.requests import FetchedRow
 from tidegate.connectors.kafka.client import OnLostOffsets
@@ -29,8 +29,9 @@ from tidegate.connectors.kafka.wire import Address
 from tidegate.errors import CorruptError, InvalidError, LostDataError
 
 
+@pytest.mark.parametrize("are_racks", [False, True])
 @pytest.mark.parametrize("seed", range(60))
-def test_every_visible_record_is_read_once_whatever_goes_wrong(seed: int) -> None:
+def test_every_visible_record_is_read_once_whatever_goes_wrong(seed: int, are_racks: bool) -> None:
     run = Run(logs(5), seed, faults=20)
     source = run.source
     partitions = list(run.cluster.logs)
@@ -38,7 +39,9 @@ def test_every_visible_record_is_read_once_whatever_goes_wrong(seed: int) -> Non
     for step in range(300):
         partition = source.choice(partitions)
         log = run.cluster.logs[partition]
-        match source.randrange(12):
+        match source.randrange(12 + are_racks):
+            case 12:
+                run.cluster.bring_nearer(partition)
             case 0 | 1:
                 log.append(source.randrange(1, 30), gaps=source.choice([0, 0, 3]))
             case 2:
@@ -51,11 +54,84 @@ def test_every_visible_record_is_read_once_whatever_goes_wrong(seed: int) -> Non
                 run.answer()
         if step == 100:
             run.add(dict.fromkeys(partitions[3:], 0))
+    run.cluster.catch_up()
     run.until_read()
     assert not run.failures
     assert {partition: run.values[partition] for partition in partitions} == {
         partition: log.values for partition, log in run.cluster.logs.items()
     }
+
+
+# ---- replicas ------------------------------------------------------------------------------------------------------
+
+
+def test_a_replica_that_is_nearer_is_asked_until_it_is_time_to_ask_the_leader_again() -> None:
+    log = Log(nearer=2, replicated=1000)
+    run = Run({A: log})
+    run.add({A: 0})
+    asked: list[int] = []
+    for _ in range(40):
+        log.append(3)
+        asked += [command.node for command in run.pending if isinstance(command, Fetch)]
+        run.answer()
+        run.take()
+    assert asked[:2] == [1, 2]
+    assert set(asked[1:]) == {2}
+    run.now += REPLICA_AGE
+    run.handle(TICK)
+    run.until_read()
+    assert run.values[A] == log.values
+    assert not run.warnings
+
+
+@pytest.mark.parametrize("epoch", [-1, 0])
+def test_a_replica_that_is_behind_is_no_loss_and_the_leader_answers_itself_for_a_while(epoch: int) -> None:
+    """Whether it says that the offset is out of its range, or that its log is another one."""
+    log = Log(nearer=2, replicated=2)
+    log.append(5)
+    run = Run({A: log})
+    run.add({A: 3})
+    run.answer()
+    run.fetcher._readings[A].last_epoch = epoch
+    run.until_read()
+    assert run.values[A] == {3: "v3", 4: "v4"}
+    assert not run.failures
+    (waiting,) = run.pending
+    assert isinstance(waiting, Fetch)
+    assert (waiting.node, waiting.itself) == (1, True)
+    log.replicated = 100
+    run.now += REPLICA_PAUSE
+    run.answer()
+    log.append(2)
+    run.until_read()
+    assert run.fetcher._readings[A].node == 2
+
+
+@pytest.mark.parametrize("how", ["no answer", "not known", "another leader"])
+def test_a_replica_that_is_not_there_is_asked_no_more(how: str) -> None:
+    log = Log(nearer=2, replicated=100)
+    log.append(5)
+    run = Run({A: log})
+    run.add({A: 0})
+    if how == "not known":
+        log.nearer = 9
+        run.until_read()
+    elif how == "no answer":
+        run.answer()
+        run.answer()
+        (asked,) = run.pending
+        run.pending.clear()
+        run.handle(NotFetched(2, LOST))
+        assert isinstance(asked, Fetch)
+        assert asked.node == 2
+    else:
+        run.until_read()
+        log.leader, log.epoch, log.nearer = 3, 1, -1
+        run.handle(Described(Cluster({node: Address("h", node) for node in (1, 2, 3)}, {A: (3, 1)}, {})))
+        log.append(2)
+    run.until_read()
+    assert run.values[A] == log.values
+    assert run.fetcher._readings[A].node == log.leader
 
 
 @pytest.mark.parametrize("begin", range(12))
