@@ -7,7 +7,7 @@ Pure. Nothing is remembered of a key: librdkafka's compiled hash takes less than
 from collections.abc import Sequence
 from itertools import repeat
 
-from confluent_kafka import murmur2
+from confluent_kafka.cimpl import murmur2
 
 
 class Partitioner:
