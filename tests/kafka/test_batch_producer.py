@@ -136,6 +136,20 @@ def test_what_is_no_record_is_refused_and_stays_refused(kafka: Broker, wrong: li
     producer.drop()
 
 
+def test_what_is_no_record_holds_up_nothing_where_nobody_waits_for_it(kafka: Broker) -> None:
+    topic = kafka.create_topic()
+    failures: list[tuple[TidegateError, int]] = []
+    producer = factory(kafka).open_plain(lambda error, records: failures.append((error, records)))
+    producer.partition_count(topic)
+    values: list[Any] = [7]
+    producer.send(topic, values)
+    producer.send(topic, [b"a"])
+    producer.flush()
+    assert [type(error) for error, _ in failures] == [InvalidError]
+    assert kafka.values(topic) == [b"a"]
+    producer.drop()
+
+
 @pytest.mark.parametrize(
     ("settings", "text"),
     [

@@ -114,7 +114,7 @@ class Chunk(msgspec.Struct):
     timestamps: list[int] | None = None
     """Milliseconds since 1970; -1 where the record has none."""
     headers: list[list[Header]] | None = None
-    offsets: list[int] | None = None
+    offsets: Sequence[int] | None = None
 
 
 class Consumer(Protocol):

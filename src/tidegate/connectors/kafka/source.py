@@ -5,7 +5,6 @@ counts by offsets, which have gaps, and ends a bounded split by its position, no
 """
 
 import re
-from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
@@ -13,6 +12,7 @@ from typing import Any, Literal
 
 from tidegate.checkpoint.protocol import RecoverySpec, SplitState
 from tidegate.clock import Clock, SystemClock
+from tidegate.connectors.kafka.buffers import PartitionBuffer
 from tidegate.connectors.kafka.client import (
     Chunk,
     Columns,
@@ -278,65 +278,6 @@ class KafkaSourceReader:
 
     def close(self) -> None:
         self._consumer.close()
-
-
-class PartitionBuffer:
-    """What was fetched of one split and not handed out yet."""
-
-    def __init__(self, split: SplitState) -> None:
-        self.split = split.id
-        self.partition = partition_of(split.id)
-        self._stop = split.stop
-        self._position = split.position
-        """Behind what was handed out."""
-        self._end = split.position
-        """Behind what was fetched."""
-        self._has_finished = False
-        self._values: list[Any] = []
-        self._offsets: list[int] = []
-        self._timestamps: list[int] = []
-
-    @property
-    def is_complete(self) -> bool:
-        """Nothing needs to be fetched any more."""
-        return self._stop is not None and self._end >= self._stop
-
-    @property
-    def records(self) -> int:
-        """How many it has."""
-        return len(self._values)
-
-    @property
-    def rest(self) -> SplitState:
-        """The split, behind what was handed out."""
-        return SplitState(self.split, self._position, self._stop)
-
-    @property
-    def has_more(self) -> bool:
-        """Whether there are records, a newer position, or the news of the end."""
-        return not self._has_finished and (self._end > self._position or self.is_complete)
-
-    def put(self, chunk: Chunk, values: list[Any]) -> int:
-        """Add a chunk with `values` in place of its own; returns how many of them are before the stop."""
-        offsets = chunk.offsets or []
-        self._end = chunk.next_offset if self._stop is None else min(chunk.next_offset, self._stop)
-        count = len(values) if self._end == chunk.next_offset else bisect_left(offsets, self._end)
-        self._values += values[:count]
-        self._offsets += offsets[:count]
-        self._timestamps += (chunk.timestamps or ())[:count]
-        return count
-
-    def take(self, max_records: int) -> Fetched:
-        """The next records; only when `has_more`."""
-        if len(self._values) <= max_records:
-            values, timestamps, self._position = self._values, self._timestamps, self._end
-            self._values, self._offsets, self._timestamps = [], [], []
-        else:
-            values, timestamps = self._values[:max_records], self._timestamps[:max_records]
-            self._position = self._offsets[max_records - 1] + 1
-            del self._values[:max_records], self._offsets[:max_records], self._timestamps[:max_records]
-        self._has_finished = self._stop is not None and self._position >= self._stop
-        return Fetched(self.split, values, self._position, None, timestamps or None, self._has_finished)
 
 
 # ---- arguments -----------------------------------------------------------------------------------------------------

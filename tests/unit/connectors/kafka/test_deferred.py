@@ -87,9 +87,12 @@ def test_threads_that_ask_at_once_get_the_same(large: Path) -> None:
 
 def test_the_clients_that_nobody_uses_are_not_imported_and_are_there_for_who_does() -> None:
     moves = "import tidegate.connectors.kafka.batches.consumer, tidegate.connectors.kafka.batches.factory\n"
-    unused = "('kafka.admin', 'kafka.consumer', 'kafka.net.connection', 'aiokafka.client', 'confluent_kafka')"
+    unused = "('kafka.admin', 'kafka.consumer', 'kafka.net.connection', 'aiokafka.client', 'confluent_kafka.admin')"
     assert run(f"{moves}print([name for name in {unused} if name in sys.modules])") == "[]"
     uses = (
-        "from aiokafka import AIOKafkaProducer as one\nimport kafka\nprint(one.__name__, kafka.KafkaProducer.__name__)"
+        "from aiokafka import AIOKafkaProducer as one\nimport kafka\n"
+        "print(one.__name__, kafka.KafkaProducer.__name__)\n"
+        "from confluent_kafka import SerializingProducer as other\nfrom confluent_kafka.admin import AdminClient\n"
+        "print(other.__name__, AdminClient.__name__)"
     )
-    assert run(moves + uses) == "AIOKafkaProducer KafkaProducer"
+    assert run(moves + uses) == "AIOKafkaProducer KafkaProducer\nSerializingProducer AdminClient"

@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from tidegate.checkpoint.protocol import RecoverySpec, SplitState
 from tidegate.connectors.kafka import connection
 from tidegate.connectors.kafka import source as module
+from tidegate.connectors.kafka.buffers import PartitionBuffer
 from tidegate.connectors.kafka.client import Chunk, TopicPartition
 from tidegate.connectors.kafka.sink import KafkaSink
-from tidegate.connectors.kafka.source import KafkaSource, KafkaSourceReader, PartitionBuffer
+from tidegate.connectors.kafka.source import KafkaSource, KafkaSourceReader
 from tidegate.errors import InvalidError
 from tidegate.formats import String
 from tidegate.operators.contracts import Fetched
