@@ -75,6 +75,13 @@ class OutputBuffer:
         self.side_records = 0
         return taken
 
+    def take_stamped(self, stamps: list[int]) -> list[Batch]:
+        """As `take`, where `stamps` has the timestamps of the main output, if it has any. They are taken, too."""
+        if self.main.timestamps is not None:
+            self.main.timestamps += stamps
+            stamps.clear()
+        return self.take()
+
 
 def _emptied(batch: Batch) -> Batch:
     return Batch([], None, None if batch.timestamps is None else [], batch.tag)
@@ -114,6 +121,10 @@ class KeyedContext(Context, Generic[Key]):
 
     __slots__ = ("time_domain", "timer_service")
 
+    key: Key = Context.__dict__["_key"]
+    """The record's or the timer's key; None in `open`."""
+    # The slot itself under another name: reading it is no call, as that of a property would be.
+
     def __init__(
         self,
         operator: OperatorName,
@@ -128,9 +139,3 @@ class KeyedContext(Context, Generic[Key]):
         """The time, and timers of the current key."""
         self.time_domain: TimeDomain | None = None
         """In `on_timer`: of which kind of time the timer is. None otherwise."""
-
-    @property
-    def key(self) -> Key:
-        """The record's or the timer's key; None in `open`."""
-        key: Key = self._key
-        return key

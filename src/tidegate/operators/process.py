@@ -5,6 +5,7 @@ The function's state may be half changed when it raises, so there is no going on
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import Any, Protocol
 
 from tidegate.elements import Batch
@@ -12,10 +13,15 @@ from tidegate.errors import InternalError, place
 from tidegate.operators.context import Context, OutputBuffer
 from tidegate.operators.contracts import OperatorContext
 from tidegate.operators.user_code import NOT_RECORDS, as_refusal, describe, raise_user_error, refuse_outputs
+from tidegate.state.backend import KeyCursor
 from tidegate.state.descriptors import StateDescriptor, collect_descriptors
 
 ElementFunction = Callable[[Any, Any], Iterable[Any] | None]
 """What user code makes of one value, with its context."""
+
+
+_FULL: Any = object()
+"""No output: said behind a record when a batch of side outputs is full."""
 
 
 class UserFunction(Protocol):
@@ -36,7 +42,6 @@ class ProcessOperator:
         self._function = function
         self._tags = tags
         self._close: Callable[[], None] | None = None
-        self._set_current_key: Callable[[Any], object] = no_key
 
     def open(self, context: OperatorContext) -> None:
         self._operator = context
@@ -60,13 +65,13 @@ class ProcessOperator:
         return Context(context.operator, context.subtask, context.parallelism)
 
     def process(self, batch: Batch) -> Iterator[Batch]:
-        return self._run_batch(batch, self._context, self._set_current_key)
+        return self._run_batch(batch, self._context, NoKey())
 
-    def _run_batch(self, batch: Batch, context: Context, set_current_key: Callable[[Any], object]) -> Iterator[Batch]:
+    def _run_batch(self, batch: Batch, context: Context, cursor: KeyCursor) -> Iterator[Batch]:
         nothing = [None] * len(batch)
         records = zip(batch.values, batch.keys or nothing, batch.timestamps or nothing, strict=True)
         timed = batch.timestamps is not None
-        return self._run(self._functions[batch.input], context, records, timed, set_current_key)
+        return self._run(self._functions[batch.input], context, records, timed, cursor)
 
     def _run(
         self,
@@ -74,38 +79,70 @@ class ProcessOperator:
         context: Context,
         records: Iterable[tuple[Any, Any, int | None]],
         timed: bool,
-        set_current_key: Callable[[Any], object],
+        cursor: KeyCursor,
         kind: str = "record",
     ) -> Iterator[Batch]:
         """What `function` makes of each of the `records` (value, key, timestamp), `timed` when they have timestamps.
         `kind` says in errors what the values are."""
-        size = self._operator.batch_size
         waiting = OutputBuffer(self._tags, timed)
         context._collect_into(waiting)
-        main, value = waiting.main.values, None
-        outputs: Iterable[Any] | None = None
+        stamps: list[int] = []
+        outputs = self._outputs(function, context, records, stamps if timed else None, cursor, kind)
+        if self._tags:
+            return self._collect_both(outputs, waiting, stamps)
+        return self._collect(outputs, stamps if timed else None)
+
+    def _outputs(
+        self,
+        function: ElementFunction,
+        context: Context,
+        records: Iterable[tuple[Any, Any, int | None]],
+        stamps: list[Any] | None,
+        cursor: KeyCursor,
+        kind: str,
+    ) -> Iterator[Any]:
+        """Every output, each when it is asked for; its timestamp is added to `stamps` before. All user code that sees
+        records runs in this loop, so it does nothing else."""
+        aside, size = context._buffer if self._tags else None, self._operator.batch_size
+        value = outputs = None
         try:
             for value, key, stamp in records:
-                set_current_key(key)
-                context._key = key
+                cursor.key = context._key = key
                 context.timestamp = stamp
                 outputs = function(value, context)
                 if outputs is not None:
                     if outputs.__class__ in NOT_RECORDS:
                         refuse_outputs(outputs)
                     for output in outputs:
-                        main.append(output)
-                        if len(main) + waiting.side_records >= size:
-                            yield from waiting.take(stamp)
-                            main = waiting.main.values
-                if stamp is not None:
-                    waiting.stamp(stamp)
-                if waiting.side_records >= size:
-                    yield from waiting.take()
-                    main = waiting.main.values
+                        if stamps is not None:
+                            stamps.append(stamp)
+                        yield output
+                if aside is not None and aside.side_records >= size:
+                    yield _FULL
         except Exception as error:
             raise_user_error(as_refusal(error, outputs), self._operator, f"on {kind} {describe(value)}")
-        yield from waiting.take()
+
+    def _collect(self, outputs: Iterator[Any], stamps: list[int] | None) -> Iterator[Batch]:
+        """Full batches, also from the middle of a record, and what is left."""
+        size = self._operator.batch_size
+        while records := list(islice(outputs, size)):
+            if stamps is None:
+                yield Batch(records)
+            else:
+                taken = stamps.copy()
+                stamps.clear()
+                yield Batch(records, None, taken)
+
+    def _collect_both(self, outputs: Iterator[Any], waiting: OutputBuffer, stamps: list[int]) -> Iterator[Batch]:
+        """As `_collect`, with side outputs: they count for the size of a batch, too."""
+        size, main = self._operator.batch_size, waiting.main.values
+        for output in outputs:
+            if output is not _FULL:
+                main.append(output)
+            if output is _FULL or len(main) + waiting.side_records >= size:
+                yield from waiting.take_stamped(stamps)
+                main = waiting.main.values
+        yield from waiting.take_stamped(stamps)
 
     def end_of_input(self) -> Iterable[Batch]:
         return ()
@@ -119,5 +156,8 @@ class ProcessOperator:
                 raise_user_error(error, self._operator, "in close")
 
 
-def no_key(_: Any) -> None:
-    """Without keyed state there is none to set."""
+class NoKey:
+    """The cursor where there is no keyed state, or where somebody else sets the key."""
+
+    __slots__ = ("key",)
+    key: Any

@@ -7,17 +7,23 @@ holds windows that may still get records, and nothing else.
 """
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
 from tidegate.elements import Batch
 from tidegate.event_time.windows import GlobalWindows, TimeWindow, WindowAssigner
 from tidegate.operators.context import OutputBuffer
+from tidegate.operators.keyed import cursor_over
+from tidegate.operators.user_code import describe, raise_user_error
 from tidegate.operators.windows.base import BaseWindowOperator
 from tidegate.operators.windows.processing import OnProcessingTime
 from tidegate.operators.windows.spec import Add, WindowSpec
 
 MANY_PANES = 1024
 """Of a window of which so many are possible, those that are there are looked for and not asked for one by one."""
+_AT_A_TIME = 64
+"""Windows, and panes, of which it is remembered how they are made of each other."""
+_ABSENT: Any = object()
 
 
 class WindowOperator(BaseWindowOperator):
@@ -27,16 +33,74 @@ class WindowOperator(BaseWindowOperator):
         super().__init__(spec)
         self._assigner = assigner
         self._has_many_panes = getattr(assigner, "panes_a_window", 1) > MANY_PANES
+        # All keys have the same few windows at a time.
+        self._windows_of = lru_cache(_AT_A_TIME)(assigner.windows_of)
+        self._windows_ending = lru_cache(_AT_A_TIME)(assigner.windows_ending)
+        self._all_panes_of = lru_cache(_AT_A_TIME)(assigner.panes_of)
 
     def _process(self, batch: Batch, keys: list[Any], stamps: Sequence[Any]) -> Iterator[Batch]:
-        """Records of one key and pane are added together: the state is asked once for all of them."""
+        """Where all windows of all records are still open, which is the usual case, nothing is emitted, and the records
+        of a pane are added in one loop."""
+        first = self._assigner.pane_of(min(stamps))
+        if self._windows_of(first)[0].max_timestamp <= self._watermark:
+            yield from self._process_late(batch, keys, stamps)
+        elif first == self._assigner.pane_of(max(stamps)):
+            self._add_all(self._spec.adds[batch.input], first, keys, batch.values)
+        else:
+            for pane, (of_keys, values) in self._by_pane(keys, stamps, batch.values).items():
+                self._add_all(self._spec.adds[batch.input], pane, of_keys, values)
+
+    def _by_pane(
+        self, keys: list[Any], stamps: Sequence[Any], values: list[Any]
+    ) -> dict[TimeWindow, tuple[list[Any], list[Any]]]:
+        """Keys and values. A record is often in the same pane as the one before it."""
+        by_pane: dict[TimeWindow, tuple[list[Any], list[Any]]] = {}
+        start = end = 0
+        for key, stamp, value in zip(keys, stamps, values, strict=True):
+            if not start <= stamp < end:
+                start, end = pane = self._assigner.pane_of(stamp)
+                of_keys, of_values = by_pane.setdefault(pane, ([], []))
+            of_keys.append(key)
+            of_values.append(value)
+        return by_pane
+
+    def _add_all(self, add: Add, pane: TimeWindow, keys: list[Any], values: list[Any]) -> None:
+        """Records of one pane, none of whose windows is complete. The state is asked once for each key, and written
+        once: writing may look through a whole accumulator."""
+        cursor, get, put = cursor_over(keys, self._operator), self._accumulators.get, self._accumulators.put
+        accumulators: dict[Any, Any] = {}
+        value = None
+        try:
+            for key, value in zip(keys, values, strict=True):
+                accumulator = accumulators.get(key, _ABSENT)
+                if accumulator is _ABSENT:
+                    cursor.key = key
+                    accumulator = get(pane)
+                    if accumulator is None:
+                        accumulator = self._begun(pane, key)
+                accumulators[key] = add(accumulator, value)
+        except Exception as error:
+            raise_user_error(error, self._operator, f"on record {describe(value)}")
+        for cursor.key, accumulator in accumulators.items():
+            put(pane, accumulator)
+
+    def _begun(self, pane: TimeWindow, key: Any) -> Any:
+        """A new accumulator for the current key."""
+        for window in self._windows_of(pane):
+            if not self._is_too_late(window):
+                self._wait_for(window, key)
+        return self._spec.create()
+
+    def _process_late(self, batch: Batch, keys: list[Any], stamps: Sequence[Any]) -> Iterator[Batch]:
+        """Records of one key and pane are added together: the state is asked once for all of them. Each of them gives
+        a result of each of its windows that is complete."""
         groups: dict[tuple[Any, TimeWindow], list[int]] = {}
         for position, (key, pane) in enumerate(zip(keys, map(self._assigner.pane_of, stamps), strict=True)):
             groups.setdefault((key, pane), []).append(position)
         add, too_late = self._spec.adds[batch.input], list[int]()
         waiting, gone = self._buffer(), self._watermark - self._spec.lateness
         for (key, pane), positions in groups.items():
-            windows = self._assigner.windows_of(pane)
+            windows = self._windows_of(pane)
             if windows[-1].max_timestamp <= gone:
                 too_late += positions
             else:
@@ -57,10 +121,7 @@ class WindowOperator(BaseWindowOperator):
         self._backend.set_current_key(key)
         accumulator = self._accumulators.get(pane)
         if accumulator is None:
-            accumulator = self._spec.create()
-            for window in windows:
-                if not self._is_too_late(window):
-                    self._wait_for(window, key)
+            accumulator = self._begun(pane, key)
         complete = [w for w in windows if w.max_timestamp <= self._watermark and not self._is_too_late(w)]
         for value in values:
             accumulator = self._added(add, accumulator, value)
@@ -91,15 +152,15 @@ class WindowOperator(BaseWindowOperator):
     def _panes_of(self, window: TimeWindow) -> Sequence[TimeWindow]:
         """In order, of the current key at least those that have records."""
         if not self._has_many_panes:
-            return self._assigner.panes_of(window)
+            return self._all_panes_of(window)
         there = sorted(self._accumulators.keys())
         return [pane for pane in there if window.start <= pane.start and pane.end <= window.end]
 
     def _close(self, key: Any, timestamp: int) -> Iterator[tuple[TimeWindow, Any]]:
         if self._spec.lateness:
-            for window in self._assigner.windows_ending(timestamp - self._spec.lateness):
+            for window in self._windows_ending(timestamp - self._spec.lateness):
                 self._remove(key, window)
-        for window in self._assigner.windows_ending(timestamp):
+        for window in self._windows_ending(timestamp):
             if (whole := self._whole(window)) is not None:
                 yield window, whole
             if not self._spec.lateness:
@@ -111,7 +172,7 @@ class WindowOperator(BaseWindowOperator):
         if self._function is not None and any(self._accumulators.get(pane) is not None for pane in panes):
             self._removed(key, window)
         for pane in panes:
-            if self._assigner.windows_of(pane)[-1] == window:
+            if self._windows_of(pane)[-1] == window:
                 self._accumulators.remove(pane)
 
 
