@@ -5,12 +5,11 @@ The function's state may be half changed when it raises, so there is no going on
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
 from typing import Any, Protocol
 
 from tidegate.elements import Batch
 from tidegate.errors import InternalError, place
-from tidegate.operators.context import Context, OutputBuffer
+from tidegate.operators.context import FULL, Context, OutputBuffer
 from tidegate.operators.contracts import OperatorContext
 from tidegate.operators.user_code import NOT_RECORDS, as_refusal, describe, raise_user_error, refuse_outputs
 from tidegate.state.backend import KeyCursor
@@ -18,10 +17,6 @@ from tidegate.state.descriptors import StateDescriptor, collect_descriptors
 
 ElementFunction = Callable[[Any, Any], Iterable[Any] | None]
 """What user code makes of one value, with its context."""
-
-
-_FULL: Any = object()
-"""No output: said behind a record when a batch of side outputs is full."""
 
 
 class UserFunction(Protocol):
@@ -86,24 +81,21 @@ class ProcessOperator:
         `kind` says in errors what the values are."""
         waiting = OutputBuffer(self._tags, timed)
         context._collect_into(waiting)
-        stamps: list[int] = []
-        outputs = self._outputs(function, context, records, stamps if timed else None, cursor, kind)
-        if self._tags:
-            return self._collect_both(outputs, waiting, stamps)
-        return self._collect(outputs, stamps if timed else None)
+        outputs = self._outputs(function, context, records, cursor, kind)
+        return waiting.batches_of(outputs, self._operator.batch_size)
 
     def _outputs(
         self,
         function: ElementFunction,
         context: Context,
         records: Iterable[tuple[Any, Any, int | None]],
-        stamps: list[Any] | None,
         cursor: KeyCursor,
         kind: str,
     ) -> Iterator[Any]:
-        """Every output, each when it is asked for; its timestamp is added to `stamps` before. All user code that sees
+        """Every output, each when it is asked for, as `OutputBuffer.batches_of` wants them. All user code that sees
         records runs in this loop, so it does nothing else."""
-        aside, size = context._buffer if self._tags else None, self._operator.batch_size
+        waiting, size = context._buffer, self._operator.batch_size
+        stamps, has_sides = waiting.stamps, bool(self._tags)
         value = outputs = None
         try:
             for value, key, stamp in records:
@@ -115,34 +107,12 @@ class ProcessOperator:
                         refuse_outputs(outputs)
                     for output in outputs:
                         if stamps is not None:
-                            stamps.append(stamp)
+                            stamps.append(stamp)  # type: ignore[arg-type]
                         yield output
-                if aside is not None and aside.side_records >= size:
-                    yield _FULL
+                if has_sides and waiting.side_records >= size:
+                    yield FULL
         except Exception as error:
             raise_user_error(as_refusal(error, outputs), self._operator, f"on {kind} {describe(value)}")
-
-    def _collect(self, outputs: Iterator[Any], stamps: list[int] | None) -> Iterator[Batch]:
-        """Full batches, also from the middle of a record, and what is left."""
-        size = self._operator.batch_size
-        while records := list(islice(outputs, size)):
-            if stamps is None:
-                yield Batch(records)
-            else:
-                taken = stamps.copy()
-                stamps.clear()
-                yield Batch(records, None, taken)
-
-    def _collect_both(self, outputs: Iterator[Any], waiting: OutputBuffer, stamps: list[int]) -> Iterator[Batch]:
-        """As `_collect`, with side outputs: they count for the size of a batch, too."""
-        size, main = self._operator.batch_size, waiting.main.values
-        for output in outputs:
-            if output is not _FULL:
-                main.append(output)
-            if output is _FULL or len(main) + waiting.side_records >= size:
-                yield from waiting.take_stamped(stamps)
-                main = waiting.main.values
-        yield from waiting.take_stamped(stamps)
 
     def end_of_input(self) -> Iterable[Batch]:
         return ()

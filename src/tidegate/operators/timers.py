@@ -25,6 +25,8 @@ EVENT_TIMERS: InternalMapState[int, bool] = InternalMapState(int, bool, name=".e
 
 TimeDomain = Literal["processing", "event"]
 """The two kinds of time (in Flink: TimeDomain)."""
+Due = tuple[int, Any, int | None]
+"""A timer that is taken: its time, its key, and the timestamp of what comes of it."""
 _END_OF_TIME = 2**63
 _MOST_STALE = 64
 """Times without a timer that the heap may hold, beside as many as have any."""
@@ -173,35 +175,35 @@ class TimerQueue:
         if len(self._times) > 2 * len(self._timers) + _MOST_STALE:
             self._rebuild()
 
-    def take_due(
-        self, now: int, most: int, must_stop: Callable[[], bool], *, stamped: bool = False
-    ) -> Iterator[tuple[int, Any, int | None]]:
+    def take_due(self, now: int, most: int, must_stop: Callable[[], bool], *, stamped: bool = False) -> Iterator[Due]:
         """Timers that are due at `now`, in order, at most `most`, until `must_stop`: each with its key, which is then
         the current one, and the timestamp of its outputs, which is its time when they are `stamped`. Whoever takes one
         fires it: it is gone."""
-        for number in range(most):
-            if number and must_stop():
-                return
-            timestamp = self.next
-            if timestamp is None or timestamp > now:
-                return
-            key = self._take(timestamp)
-            self._backend.set_current_key(key)
-            self._state.remove(timestamp)
-            yield timestamp, key, timestamp if stamped else None
+        set_current_key, remove, times = self._backend.set_current_key, self._state.remove, self._times
+        left = most
+        while left and (timestamp := self.next) is not None and timestamp <= now:
+            at_that_time, due = self._timers[timestamp], self._due_at(timestamp)
+            # Whoever gets a timer may register an earlier one, and delete others.
+            while left and at_that_time and times[0] == timestamp:
+                if left < most and must_stop():
+                    return
+                encoded = heapq.heappop(due)
+                if encoded not in at_that_time:
+                    continue
+                left -= 1
+                key = at_that_time.pop(encoded)
+                if not at_that_time:
+                    self._forget(timestamp)
+                set_current_key(key)
+                remove(timestamp)
+                yield timestamp, key, timestamp if stamped else None
 
-    def _take(self, timestamp: int) -> Any:
-        """The first key that has a timer for that time; the timer is gone."""
-        at_that_time, due = self._timers[timestamp], self._due.get(timestamp)
+    def _due_at(self, timestamp: int) -> list[bytes]:
+        due = self._due.get(timestamp)
         if due is None:
-            due = self._due[timestamp] = list(at_that_time)
+            due = self._due[timestamp] = list(self._timers[timestamp])
             heapq.heapify(due)
-        while (encoded := heapq.heappop(due)) not in at_that_time:
-            pass
-        key = at_that_time.pop(encoded)
-        if not at_that_time:
-            self._forget(timestamp)
-        return key
+        return due
 
     def _forget(self, timestamp: int) -> None:
         """There is no timer for that time any more."""
@@ -209,7 +211,7 @@ class TimerQueue:
         self._due.pop(timestamp, None)
 
     def _rebuild(self) -> None:
-        self._times = list(self._timers)
+        self._times[:] = self._timers
         heapq.heapify(self._times)
 
 

@@ -16,6 +16,8 @@ from tidegate.elements import MAX_WATERMARK, Batch
 from tidegate.errors import UserCodeError
 from tidegate.ids import OperatorName, SubtaskIndex
 from tidegate.operators.keyed import KeyedProcessOperator, ReduceOperator
+from tidegate.operators.stateless import FlatMapOperator
+from tidegate.operators.user_code import OnError
 from tidegate.operators.windows import WindowOperator
 from tidegate.state.descriptors import ValueState
 from tidegate.state.object_backend import ObjectStateBackend
@@ -119,7 +121,7 @@ def plainly(
         ctx.timestamp = None if batch.timestamps is None else batch.timestamps[position]
         backend.set_current_key(ctx.key)
         try:
-            outputs = function.process_element(value, ctx)
+            outputs: Any = function.process_element(value, ctx)
             if isinstance(outputs, str | int):
                 raise TypeError(f"the function returned one {type(outputs).__name__}")
             for output in () if outputs is None else outputs:
@@ -183,6 +185,54 @@ def test_a_record_that_yields_very_much_is_never_collected() -> None:
     outputs = operator.process(Batch([10**9], ["a"]))
     assert [next(outputs).values for _ in range(3)] == [list(range(start, start + 100)) for start in (0, 100, 200)]
     assert made == 300
+
+
+# ---- flat_map ------------------------------------------------------------------------------------------------------
+
+
+@given(
+    st.lists(st.lists(st.integers(0, 9), max_size=4), min_size=1, max_size=9),
+    st.integers(1, 5),
+    st.booleans(),
+    st.sampled_from([OnError(), OnError(skip=True), OnError(tag="bad")]),
+)
+@settings(max_examples=150, deadline=None)
+def test_flat_map_gives_what_the_plain_loop_gives(
+    records: list[list[int]], size: int, timed: bool, on_error: OnError
+) -> None:
+    """A 9 in a record makes it fail there."""
+
+    def outputs_of(record: list[int]) -> Iterator[float]:
+        return (1 / (number - 9) for number in record)
+
+    emitted: list[tuple[float, int]] = []
+    bad: list[tuple[list[int], int]] = []
+    failing = None
+    for stamp, record in enumerate(records):
+        whole = 9 not in record
+        good = record if whole else record[: record.index(9)]
+        if whole or on_error.fails:
+            emitted += [(output, stamp) for output in outputs_of(good)]
+        if not whole:
+            bad.append((record, stamp))
+            if on_error.fails:
+                failing = record
+                break
+    pieces = [emitted[start : start + size] for start in range(0, len(emitted), size)]
+    if failing is not None and pieces and len(pieces[-1]) < size:
+        pieces.pop()
+    pieces_of = [(None, piece) for piece in pieces] + ([("bad", bad)] if bad and on_error.tag else [])
+    expected = [
+        (tag, [value for value, _ in piece], [stamp for _, stamp in piece] if timed else None)
+        for tag, piece in pieces_of
+    ]
+    operator = FlatMapOperator(outputs_of, on_error)
+    operator.open(context(size))
+    batch = Batch(records, None, list(range(len(records))) if timed else None)
+    outputs, failure = outcome_of(lambda: operator.process(batch))
+    assert outputs == expected
+    assert (failure or "").startswith("" if failing is None else f"ZeroDivisionError on record {failing!r}")
+    assert operator.records_skipped == (len(bad) if on_error.skip else 0)
 
 
 # ---- reduce --------------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ and once more for each record that comes late but within the allowed lateness. T
 holds windows that may still get records, and nothing else.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -14,6 +14,7 @@ from tidegate.elements import Batch
 from tidegate.event_time.windows import GlobalWindows, TimeWindow, WindowAssigner
 from tidegate.operators.context import OutputBuffer
 from tidegate.operators.keyed import cursor_over
+from tidegate.operators.timers import Due
 from tidegate.operators.user_code import describe, raise_user_error
 from tidegate.operators.windows.base import BaseWindowOperator
 from tidegate.operators.windows.processing import OnProcessingTime
@@ -55,7 +56,7 @@ class WindowOperator(BaseWindowOperator):
     ) -> dict[TimeWindow, tuple[list[Any], list[Any]]]:
         """Keys and values. A record is often in the same pane as the one before it."""
         by_pane: dict[TimeWindow, tuple[list[Any], list[Any]]] = {}
-        start = end = 0
+        of_keys, of_values, start, end = list[Any](), list[Any](), 0, 0
         for key, stamp, value in zip(keys, stamps, values, strict=True):
             if not start <= stamp < end:
                 start, end = pane = self._assigner.pane_of(stamp)
@@ -68,7 +69,7 @@ class WindowOperator(BaseWindowOperator):
         """Records of one pane, none of whose windows is complete. The state is asked once for each key, and written
         once: writing may look through a whole accumulator."""
         cursor, get, put = cursor_over(keys, self._operator), self._accumulators.get, self._accumulators.put
-        accumulators: dict[Any, Any] = {}
+        accumulators, times = dict[Any, Any](), self._times(self._windows_of(pane))
         value = None
         try:
             for key, value in zip(keys, values, strict=True):
@@ -77,18 +78,24 @@ class WindowOperator(BaseWindowOperator):
                     cursor.key = key
                     accumulator = get(pane)
                     if accumulator is None:
-                        accumulator = self._begun(pane, key)
+                        accumulator = self._begun(key, times)
                 accumulators[key] = add(accumulator, value)
         except Exception as error:
             raise_user_error(error, self._operator, f"on record {describe(value)}")
         for cursor.key, accumulator in accumulators.items():
             put(pane, accumulator)
 
-    def _begun(self, pane: TimeWindow, key: Any) -> Any:
-        """A new accumulator for the current key."""
-        for window in self._windows_of(pane):
-            if not self._is_too_late(window):
-                self._wait_for(window, key)
+    def _times(self, windows: Sequence[TimeWindow]) -> list[int]:
+        """At which windows are complete, if they are not, and at which they are not needed any more."""
+        lateness = self._spec.lateness
+        ends = [window.max_timestamp for window in windows if not self._is_too_late(window)]
+        times = [end for end in ends if end > self._watermark]
+        return times + [end + lateness for end in ends] if lateness else times
+
+    def _begun(self, key: Any, times: Sequence[int]) -> Any:
+        """A new accumulator of the current key, whose windows wait for these times."""
+        for time in times:
+            self._timers.register(time, key)
         return self._spec.create()
 
     def _process_late(self, batch: Batch, keys: list[Any], stamps: Sequence[Any]) -> Iterator[Batch]:
@@ -121,7 +128,7 @@ class WindowOperator(BaseWindowOperator):
         self._backend.set_current_key(key)
         accumulator = self._accumulators.get(pane)
         if accumulator is None:
-            accumulator = self._begun(pane, key)
+            accumulator = self._begun(key, self._times(windows))
         complete = [w for w in windows if w.max_timestamp <= self._watermark and not self._is_too_late(w)]
         for value in values:
             accumulator = self._added(add, accumulator, value)
@@ -131,19 +138,14 @@ class WindowOperator(BaseWindowOperator):
                     yield from self._emit(waiting, key, window, self._whole(window), window.max_timestamp)
         self._accumulators.put(pane, accumulator)
 
-    def _wait_for(self, window: TimeWindow, key: Any) -> None:
-        """Until it is complete, and until it is not needed any more."""
-        if window.max_timestamp > self._watermark:
-            self._timers.register(window.max_timestamp, key)
-        if self._spec.lateness:
-            self._timers.register(window.max_timestamp + self._spec.lateness, key)
-
     def _whole(self, window: TimeWindow) -> Any:
         """The accumulator of a window of the current key; None when it has no records."""
         panes = self._panes_of(window)
+        if len(panes) == 1 and panes[0] == window:
+            return self._accumulators.get(window)
         found = [accumulator for pane in panes if (accumulator := self._accumulators.get(pane)) is not None]
-        if not found or panes[0] == window:
-            return found[0] if found else None
+        if not found:
+            return None
         whole = self._spec.create()
         for accumulator in found:
             whole = self._merged(whole, accumulator)
@@ -156,22 +158,25 @@ class WindowOperator(BaseWindowOperator):
         there = sorted(self._accumulators.keys())
         return [pane for pane in there if window.start <= pane.start and pane.end <= window.end]
 
-    def _close(self, key: Any, timestamp: int) -> Iterator[tuple[TimeWindow, Any]]:
-        if self._spec.lateness:
-            for window in self._windows_ending(timestamp - self._spec.lateness):
-                self._remove(key, window)
-        for window in self._windows_ending(timestamp):
-            if (whole := self._whole(window)) is not None:
-                yield window, whole
-            if not self._spec.lateness:
-                self._remove(key, window)
+    def _close(self, due: Iterable[Due]) -> Iterator[tuple[Any, TimeWindow, Any]]:
+        lateness = self._spec.lateness
+        for timestamp, key, _ in due:
+            if lateness:
+                for window in self._windows_ending(timestamp - lateness):
+                    self._remove(key, window)
+            for window in self._windows_ending(timestamp):
+                if (whole := self._whole(window)) is not None:
+                    yield key, window, whole
+                if not lateness:
+                    self._remove(key, window)
 
     def _remove(self, key: Any, window: TimeWindow) -> None:
-        panes = self._panes_of(window)
         # The timer may be that of a later window, which is just complete: this one had no records, then.
-        if self._function is not None and any(self._accumulators.get(pane) is not None for pane in panes):
+        if self._function is not None and any(
+            self._accumulators.get(pane) is not None for pane in self._panes_of(window)
+        ):
             self._removed(key, window)
-        for pane in panes:
+        for pane in self._panes_of(window):
             if self._windows_of(pane)[-1] == window:
                 self._accumulators.remove(pane)
 
