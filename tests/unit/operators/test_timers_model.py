@@ -96,8 +96,8 @@ def test_timers_are_a_set_of_keys_and_times_from_which_what_is_due_is_taken(done
             wanted -= due
         elif what == "fire some":
             now += one
-            for part, due in zip(subtasks.fire(now, other), subtasks.in_order(wanted, now), strict=True):
-                assert part == due[:other]
+            for part, first in zip(subtasks.fire(now, other), subtasks.in_order(wanted, now), strict=True):
+                assert part == first[:other]
                 wanted -= set(part)
         else:
             if what == "restart":

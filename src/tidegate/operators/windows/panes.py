@@ -8,9 +8,10 @@ holds windows that may still get records, and nothing else.
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
+from itertools import compress
 from typing import Any
 
-from tidegate.elements import Batch
+from tidegate.elements import MAX_WATERMARK, Batch
 from tidegate.event_time.windows import GlobalWindows, TimeWindow, WindowAssigner
 from tidegate.operators.context import OutputBuffer
 from tidegate.operators.keyed import cursor_over
@@ -34,22 +35,35 @@ class WindowOperator(BaseWindowOperator):
         super().__init__(spec)
         self._assigner = assigner
         self._has_many_panes = getattr(assigner, "panes_a_window", 1) > MANY_PANES
-        # All keys have the same few windows at a time.
-        self._windows_of = lru_cache(_AT_A_TIME)(assigner.windows_of)
-        self._windows_ending = lru_cache(_AT_A_TIME)(assigner.windows_ending)
-        self._all_panes_of = lru_cache(_AT_A_TIME)(assigner.panes_of)
+        self._windows_of, self._windows_ending = assigner.windows_of, assigner.windows_ending
+        self._all_panes_of = assigner.panes_of
+        if not self._has_many_panes:
+            # All keys have the same few windows at a time.
+            self._windows_of = lru_cache(_AT_A_TIME)(assigner.windows_of)
+            self._windows_ending = lru_cache(_AT_A_TIME)(assigner.windows_ending)
+            self._all_panes_of = lru_cache(_AT_A_TIME)(assigner.panes_of)
 
     def _process(self, batch: Batch, keys: list[Any], stamps: Sequence[Any]) -> Iterator[Batch]:
-        """Where all windows of all records are still open, which is the usual case, nothing is emitted, and the records
-        of a pane are added in one loop."""
-        first = self._assigner.pane_of(min(stamps))
+        """A record whose windows are all open emits nothing: those of a pane are added in one loop."""
+        add, first = self._spec.adds[batch.input], self._assigner.pane_of(min(stamps))
         if self._windows_of(first)[0].max_timestamp <= self._watermark:
-            yield from self._process_late(batch, keys, stamps)
-        elif first == self._assigner.pane_of(max(stamps)):
-            self._add_all(self._spec.adds[batch.input], first, keys, batch.values)
+            is_open = self._are_open(stamps)
+            late = [not one for one in is_open]
+            yield from self._process_late(*_part(batch, keys, stamps, late))
+            batch, keys, stamps = _part(batch, keys, stamps, is_open)
+        if stamps and first == self._assigner.pane_of(max(stamps)):
+            self._add_all(add, first, keys, batch.values)
         else:
             for pane, (of_keys, values) in self._by_pane(keys, stamps, batch.values).items():
-                self._add_all(self._spec.adds[batch.input], pane, of_keys, values)
+                self._add_all(add, pane, of_keys, values)
+
+    def _are_open(self, stamps: Sequence[int]) -> list[bool]:
+        """Whether all windows of each are certainly open: it is not before the pane that the watermark is about to
+        reach."""
+        if self._watermark >= MAX_WATERMARK:
+            return [False] * len(stamps)
+        start = self._assigner.pane_of(self._watermark + 1).start
+        return [stamp >= start for stamp in stamps]
 
     def _by_pane(
         self, keys: list[Any], stamps: Sequence[Any], values: list[Any]
@@ -179,6 +193,14 @@ class WindowOperator(BaseWindowOperator):
         for pane in self._panes_of(window):
             if self._windows_of(pane)[-1] == window:
                 self._accumulators.remove(pane)
+
+
+def _part(
+    batch: Batch, keys: list[Any], stamps: Sequence[Any], mask: list[bool]
+) -> tuple[Batch, list[Any], Sequence[Any]]:
+    """The records where `mask` is true, with what belongs to them."""
+    of_keys, of_stamps = list(compress(keys, mask)), list(compress(stamps, mask))
+    return Batch(list(compress(batch.values, mask)), of_keys, of_stamps, None, batch.input), of_keys, of_stamps
 
 
 class ProcessingTimeWindowOperator(OnProcessingTime, WindowOperator):
