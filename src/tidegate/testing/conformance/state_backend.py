@@ -115,6 +115,22 @@ class StateBackendConformance(StateHandleConformance, StateCheckpointConformance
             for basket in (value.value(), elements.get()[0], entries.get("x"), reduced.get()):
                 assert basket.items == expected
 
+    def test_a_cursor_over_keys_makes_each_the_current_one_and_refuses_what_cannot_be_one(self) -> None:
+        backend = self.one()
+        total = backend.register(ValueState(int, default=0, name="total"))
+        keys = ["a", "b", "a", None, "b", "a"]
+        cursor = backend.cursor_over(keys)
+        for number, key in enumerate(keys):
+            cursor.key = key
+            total.update(total.value() + number)
+        backend.set_current_key("a")
+        assert total.value() == 0 + 2 + 5
+        backend.set_current_key(None)
+        assert total.value() == 3
+        for wrong in (["a", 7], [1.5], [["a"]]):
+            with pytest.raises(InvalidError):
+                backend.cursor_over(wrong)
+
     @pytest.mark.parametrize("keys", KEYS, ids=repr)
     def test_keys_come_back_with_their_type(self, keys: list[Any]) -> None:
         descriptor = ValueState(int, name="number")
