@@ -225,7 +225,10 @@ class Worker:
         self._send_metrics()
 
     def _send_metrics(self) -> None:
-        metrics = WorkerMetrics(tuple(row for task in self._tasks.values() for row in task.metrics()))
-        if metrics != self._last_metrics:
-            self._last_metrics = metrics
+        tasks = self._tasks.values()
+        metrics = WorkerMetrics(
+            tuple(row for task in tasks for row in task.metrics()), tuple(t.busyness.times() for t in tasks)
+        )
+        last, self._last_metrics = self._last_metrics, metrics
+        if last is None or not metrics.says_the_same(last):
             self._ports.send_control(metrics)
