@@ -2,7 +2,7 @@
 comes of it, idle while it has no input, busy otherwise; and which part of the busy time is whose operator's.
 
 Every moment since the task is ready counts as exactly one of the three, so they add up to the time. Nothing here reads
-a clock but for the operators' shares, in one step of eight; nothing here decides what a task does.
+a clock but for the operators' shares, in few steps; nothing here decides what a task does.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from tidegate.ids import OperatorName, TaskId
 from tidegate.runtime.chain import Chain
 from tidegate.runtime.control import OperatorMetrics, TaskTimes
 
-LOOK_EVERY = 8
+LOOK_EVERY = 32
 """Of so many steps the operators' times are taken in one: a clock that is read for every batch would cost a job of
 small batches more than one part in a hundred."""
 SHORTEST_SPAN = 0.05
@@ -42,7 +42,7 @@ class Busyness:
         """Of the task since then; None: its turn was over, so what the next step finds is true of the wait, too."""
         self._reported = [0.0, 0.0, 0.0]
         """The sums at the last report, and what was said then."""
-        self._rates = (0, 0, 0)
+        self._rates = (0, 1000, 0)
 
     # -- the task's --
 

@@ -217,7 +217,8 @@ class Task:
 
     def _advance(self, now: float) -> bool:
         """One piece of work; False when there is none."""
-        self.busyness.goes_on(now)
+        if self._chain.watch is not None:
+            self.busyness.goes_on(now)
         if not self._chain.idle:
             self._drive(now)
             return True
