@@ -92,7 +92,7 @@ def test_what_tasks_do_with_their_time_is_told_by_chain_and_operator() -> None:
 
 def test_what_tasks_of_an_attempt_did_is_not_told_of_the_next() -> None:
     found = progress()
-    rows = (OperatorMetrics(task(TOTALS), TOTALS, 10, 5, 0, 500),)
+    rows = (OperatorMetrics(task(TOTALS, 0), TOTALS, 10, 5, 0, 500),)
     found.report(WorkerMetrics(rows, (busy(TOTALS, 0, 900, 100, 0),)), 0.0)
     found.attempt_over()
     assert found.status(JOB, Attempt(2), "restarting", 0.0).vertices == ()

@@ -40,6 +40,7 @@ class Sampler:
 
     def start(self) -> None:
         sys.setswitchinterval(SWITCH_SECONDS)
+        self._looked_at = time.monotonic()
         self._thread.start()
 
     def stop(self) -> None:
