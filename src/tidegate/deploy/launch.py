@@ -93,12 +93,12 @@ def _run(
         same_program(graph.fingerprint(), load(spec).graph(config.max_parallelism).fingerprint())
     check_sinks(graph, config, options)
     check_state(config)
-    storage, url = _open_storage(config, graph, reporter)
-    _warn_of_pickles(graph, reporter)
-    store = CheckpointStore(storage, graph.job)
-    manager = _job_manager(graph, config, options, url)
-    arm_from(os.environ, "jobmanager")
     with _profiling(options, graph, reporter, config) as parts:
+        storage, url = _open_storage(config, graph, reporter)
+        _warn_of_pickles(graph, reporter)
+        store = CheckpointStore(storage, graph.job)
+        manager = _job_manager(graph, config, options, url)
+        arm_from(os.environ, "jobmanager")
         if spec is not None and not options.in_process:
             failure = _with_processes(manager, graph, store, reporter, spec, config, parts)
         else:
