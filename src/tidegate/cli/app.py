@@ -226,5 +226,6 @@ class _StopCommand(TyperCommand):
         return super().parse_args(ctx, running.with_default_place(args))
 
 
+app.command("status")(running.status)
 app.command("savepoint")(running.savepoint)
 app.command("stop", cls=_StopCommand)(running.stop)

@@ -18,6 +18,7 @@ from tidegate.cli.text import (
     render_fields,
     render_milliseconds,
     render_plural,
+    render_table,
     render_time,
 )
 from tidegate.clock import Clock
@@ -71,6 +72,25 @@ def render_busiest(vertices: Sequence[VertexStatus]) -> str:
     text = f"{busiest.name} {render_share(busiest.busy_time_ms_per_second)} busy"
     waiting = [f"{vertex.name} {render_share(vertex.back_pressured_time_ms_per_second)}" for vertex in held]
     return f"{text}, back-pressured: {', '.join(waiting)}" if waiting else text
+
+
+def render_vertices(vertices: Sequence[VertexStatus]) -> str:
+    """A table of what takes the time: each chain of operators, and below it, where there are several, its operators."""
+    rows: list[tuple[str, ...]] = []
+    for vertex in vertices:
+        operators = vertex.operators
+        times = (
+            render_share(vertex.busy_time_ms_per_second),
+            render_share(vertex.max_busy_time_ms_per_second),
+            render_share(vertex.idle_time_ms_per_second),
+            render_share(vertex.back_pressured_time_ms_per_second),
+        )
+        counts = (render_count(operators[0].records_in), render_count(operators[-1].records_out))
+        rows.append((vertex.name, f"{vertex.subtasks}", *counts, *times))
+        for operator in operators if len(operators) > 1 else ():
+            moved = (render_count(operator.records_in), render_count(operator.records_out))
+            rows.append((f"  {operator.name}", "", *moved, render_share(operator.busy_time_ms_per_second), "", "", ""))
+    return render_table(("task", "subtasks", "in", "out", "busy", "busiest", "idle", "back-pressured"), rows)
 
 
 def render_share(milliseconds: int) -> str:

@@ -7,11 +7,19 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from tidegate.cli.status import JsonLines, PlainLines, StatusLine, open_reporter, render_changes, render_status
+from tidegate.cli.status import (
+    JsonLines,
+    PlainLines,
+    StatusLine,
+    open_reporter,
+    render_changes,
+    render_status,
+    render_vertices,
+)
 from tidegate.cli.text import render_age, render_bytes, render_count, render_milliseconds, render_table
 from tidegate.clock import Now
-from tidegate.ids import Attempt, CheckpointId, JobName, VertexName
-from tidegate.metrics import CheckpointStatus, JobStatus, Reporter, VertexStatus
+from tidegate.ids import Attempt, CheckpointId, JobName, OperatorName, VertexName
+from tidegate.metrics import CheckpointStatus, JobStatus, OperatorStatus, Reporter, VertexStatus
 
 RUNNING = JobStatus(JobName("totals"), Attempt(1), "running", 1500, 1400, 250.4, 249.6)
 
@@ -64,6 +72,22 @@ def test_the_line_says_which_operators_are_the_busiest_and_whom_they_hold_back()
     assert render_status(msgspec.structs.replace(RUNNING, vertices=held)).endswith(
         " · totals 98% busy, back-pressured: orders 89%"
     )
+
+
+def test_the_table_has_each_chain_and_the_operators_in_it() -> None:
+    def operator(name: str, busy: int) -> OperatorStatus:
+        return OperatorStatus(OperatorName(name), 1000, 900, busy)
+
+    chain = (operator("orders", 100), operator("totals", 600))
+    found = msgspec.structs.replace(vertex("orders", 800, 150), operators=chain, max_busy_time_ms_per_second=990)
+    alone = msgspec.structs.replace(vertex("mail", 20), operators=(operator("mail", 20),))
+    assert render_vertices((found, alone)).splitlines() == [
+        "task      subtasks  in    out  busy  busiest  idle  back-pressured",
+        "orders    1         1000  900  80%   99%      5%    15%",
+        "  orders            1000  900  10%",
+        "  totals            1000  900  60%",
+        "mail      1         1000  900  2%    2%       98%   0%",
+    ]
 
 
 def test_the_last_line_says_nothing_of_the_last_seconds() -> None:

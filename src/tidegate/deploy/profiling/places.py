@@ -66,7 +66,7 @@ class Stack(NamedTuple):
 
 
 def stack_of(frame: FrameType, worker: int | None) -> Stack | None:
-    """Of the thread that steps tasks; None while it waits. `worker`: whose process it is, if it is one's."""
+    """Of the main thread, which steps tasks; None while it waits. `worker`: whose process it is, if it is one's."""
     stepped, functions = None, []
     above: FrameType | None = frame
     while above is not None:

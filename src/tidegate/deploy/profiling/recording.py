@@ -68,11 +68,12 @@ class Recording:
     def profile(self) -> Profile:
         """What it has until now."""
         merger = _Merger()
-        for stack, seconds in self._seconds.items():
+        # Copied at once: it goes on growing, in the midst of anything that takes longer.
+        for stack, seconds in dict(self._seconds).items():
             labels = [Place(label) for label in stack.labels]
             functions = [Place(code.co_qualname, code.co_filename, code.co_firstlineno) for code in stack.functions]
             merger.add(_name_of(stack.worker), [*labels, *functions], seconds)
-        for worker, seconds in self._waiting.items():
+        for worker, seconds in dict(self._waiting).items():
             merger.wait(_name_of(worker), seconds)
         return merger.profile()
 

@@ -4,7 +4,6 @@ parts, and writes the file and tells the summary however the job ends.
 
 import os
 import tempfile
-import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
@@ -74,14 +73,14 @@ def _write(folder: Path, target: Path, job: JobName, reporter: Reporter, log_for
 
 @contextmanager
 def sampling(folder: Path, part: str, worker: int | None) -> Iterator[None]:
-    """Within, this thread and the others of this process are looked at, for the part of this name."""
+    """Within, this thread, the main one, and the others of this process are looked at, for the part of this name."""
 
     def hand_over(recording: Recording) -> None:
         # What does not fit on the disk now may do so the next time.
         with suppress(OSError):
             write_part(recording.profile(), folder / f"{part}.part")
 
-    sampler = Sampler(worker, threading.get_ident(), hand_over)
+    sampler = Sampler(worker, hand_over)
     sampler.start()
     try:
         yield
