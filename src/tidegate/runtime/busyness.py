@@ -48,7 +48,7 @@ class Busyness:
 
     def begins(self) -> None:
         """A step begins."""
-        self._chain.watch = self._operators.passed if self._operators.is_due() else None
+        self._chain.watch = self._operators.passed if self._operators.is_due else None
 
     def goes_on(self, now: float) -> None:
         """Within it, a piece of work begins."""
@@ -56,8 +56,8 @@ class Busyness:
 
     def stepped(self, began: float, ended: float, worked: bool, condition: Condition | None) -> None:
         """A step went from `began` to `ended` and left the task in `condition`; None when it had to stop for others."""
-        if worked and self._chain.watch is not None:
-            self._operators.of_steps += ended - began
+        if worked:
+            self._operators.worked(ended - began)
         found = Condition.BUSY if worked or condition is None else condition
         if self._since is not None:
             self._seconds[found if self._condition is None else self._condition] += began - self._since
@@ -97,15 +97,20 @@ class _OperatorTimes:
         self._seconds = [0.0] * operators
         self._shares = [0] * operators
         self._steps = 0
-        self.of_steps = 0.0
+        self._of_steps = 0.0
         """Seconds that the steps took that were looked at."""
         self.at = 0.0
         """Up to when time is accounted for."""
 
+    @property
     def is_due(self) -> bool:
-        """Whether the step that begins is looked at."""
+        """Whether the step that begins is looked at, should anything be done in it."""
+        return self._steps % LOOK_EVERY == 0
+
+    def worked(self, seconds: float) -> None:
+        """In a step that took so long."""
+        self._of_steps += seconds if self.is_due else 0.0
         self._steps += 1
-        return self._steps % LOOK_EVERY == 1
 
     def passed(self, position: int) -> None:
         """Until now, the operator at this position was at work."""
@@ -115,7 +120,7 @@ class _OperatorTimes:
 
     def shares(self) -> list[int]:
         """In thousandths of the steps since the last call; those of before while there is too little."""
-        if self.of_steps >= SHORTEST_SPAN / LOOK_EVERY:
-            self._shares = [min(1000, round(1000 * seconds / self.of_steps)) for seconds in self._seconds]
-            self._seconds, self.of_steps = [0.0] * len(self._seconds), 0.0
+        if self._of_steps >= SHORTEST_SPAN / LOOK_EVERY:
+            self._shares = [min(1000, round(1000 * seconds / self._of_steps)) for seconds in self._seconds]
+            self._seconds, self._of_steps = [0.0] * len(self._seconds), 0.0
         return self._shares

@@ -254,7 +254,9 @@ def test_only_one_step_of_several_reads_the_clock_for_operators() -> None:
     found = Busyness(TASK, chain, HandClock())
     watched = []
     for _ in range(2 * LOOK_EVERY + 1):
-        found.begins()
+        for worked in (False, True):
+            found.begins()
+            found.stepped(0.0, 0.0, worked, Condition.IDLE)
         watched.append(chain.watch is not None)
     assert [step for step, is_watched in enumerate(watched) if is_watched] == [0, LOOK_EVERY, 2 * LOOK_EVERY]
 
