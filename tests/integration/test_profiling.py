@@ -67,6 +67,7 @@ def test_a_slow_function_is_found_at_the_top_with_its_operator_in_every_worker(p
     assert top.split()[2:4] == ["slow", "(app.py:21)"]
 
 
+@pytest.mark.slow
 def test_a_job_that_fails_has_its_profile_of_all_attempts(project: Project) -> None:
     project.write(FUNCTION, SLOW, FAILING, COUNTING)
     words = ("--restart", "fixed-delay:1:10ms", "--profile=failed.json", "--log-format", "json")
