@@ -81,6 +81,21 @@ def test_a_job_that_fails_has_its_profile_of_all_attempts(project: Project) -> N
 
 
 @pytest.mark.slow
+def test_in_one_process_the_same_is_found(project: Project) -> None:
+    project.write(FUNCTION, SLOW)
+    done = project.run("run", "app.py", "--profile=here/", "--in-process", "-p", "2")
+    assert (done.returncode, "cannot be written" in done.stderr) == (2, True)
+    (project.folder / "here").mkdir()
+    done = project.run("run", "app.py", "--profile=here/", "--in-process", "-p", "2")
+    assert done.returncode == 0, done.stderr
+    seen = seconds_of(project.folder / "here" / "totals.speedscope.json")
+    assert list(seen) == ["worker 0", "worker 1", "JobManager"]
+    for worker in ("worker 0", "worker 1"):
+        hottest = max(seen[worker], key=lambda stack: seen[worker][stack])
+        assert (hottest[2], hottest[-1]) == ("operator totals", "slow")
+
+
+@pytest.mark.slow
 def test_a_job_that_is_stopped_has_its_profile_and_so_has_one_whose_worker_was_killed(project: Project) -> None:
     project.write(FUNCTION, SLOW, UNBOUNDED)
     with project.start("app.py", "--checkpoint-interval", "100ms", "--profile") as running:

@@ -6,6 +6,7 @@ alone. Nothing here looks at a thread or reads a clock.
 
 from collections.abc import Iterable
 from pathlib import Path
+from types import CodeType
 
 import msgspec
 
@@ -67,15 +68,27 @@ class Recording:
 
     def profile(self) -> Profile:
         """What it has until now."""
-        merger = _Merger()
+        places, numbers = list[Place](), dict[str | CodeType, int]()
+        workers: dict[str, WorkerProfile] = {}
+
+        def number_of(at: str | CodeType) -> int:
+            number = numbers.get(at)
+            if number is None:
+                number = numbers[at] = len(places)
+                places.append(_place_of(at))
+            return number
+
+        def of(worker: int | None) -> WorkerProfile:
+            name = _name_of(worker)
+            return workers.setdefault(name, WorkerProfile(name, []))
+
         # Copied at once: it goes on growing, in the midst of anything that takes longer.
         for stack, seconds in dict(self._seconds).items():
-            labels = [Place(label) for label in stack.labels]
-            functions = [Place(code.co_qualname, code.co_filename, code.co_firstlineno) for code in stack.functions]
-            merger.add(_name_of(stack.worker), [*labels, *functions], seconds)
+            at = (*map(number_of, stack.labels), *map(number_of, stack.functions))
+            of(stack.worker).seen.append(Seen(at, seconds))
         for worker, seconds in dict(self._waiting).items():
-            merger.wait(_name_of(worker), seconds)
-        return merger.profile()
+            of(worker).waiting = seconds
+        return Profile(places, list(workers.values()))
 
 
 def merged(profiles: Iterable[Profile]) -> Profile:
@@ -116,6 +129,10 @@ class _Merger:
                 for name in names
             ],
         )
+
+
+def _place_of(at: str | CodeType) -> Place:
+    return Place(at) if isinstance(at, str) else Place(at.co_qualname, at.co_filename, at.co_firstlineno)
 
 
 def _name_of(worker: int | None) -> str:

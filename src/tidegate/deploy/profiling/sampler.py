@@ -20,7 +20,7 @@ from tidegate.errors import InvalidError
 LOOK_SECONDS = 0.01
 HAND_OVER_SECONDS = 1.0
 """Between two times that the recording is handed over, at least: a process that is killed loses no more."""
-HAND_OVER_PART = 50
+HAND_OVER_PART = 200
 """And so many times as long as handing over took: of a large recording it must not become the work itself."""
 _log = logging.getLogger(__name__)
 

@@ -6,6 +6,7 @@ program below it take: what stands there is where the program's own time goes.
 
 import sysconfig
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import PurePath
 
 import msgspec
@@ -84,8 +85,12 @@ def _order(found: tuple[float, Place]) -> tuple[float, str, str]:
 
 def of_program(file: str) -> bool:
     """Whether it is none of the engine's, of Python's or of an installed library."""
-    libraries = (ENGINE, *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")))
-    return not file.startswith(libraries) and not file.startswith("<")
+    return not file.startswith(("<", ENGINE, *_libraries()))
+
+
+@cache
+def _libraries() -> tuple[str, ...]:
+    return tuple(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 
 
 def render_summary(summary: Summary, file: str) -> str:
