@@ -146,6 +146,7 @@ class WorkerProcess:
             open_store=open_store,
             clock=SystemClock(),
             calls=self._calls,
+            stopwatch=SystemClock(),
         )
         return Worker(parameters.worker, parameters.attempt, graph, self._data.address, ports)
 

@@ -1,8 +1,9 @@
 """What a task does with its time, by Flink's meanings: it is back-pressured while it has work and nowhere to put what
 comes of it, idle while it has no input, busy otherwise; and which part of the busy time is whose operator's.
 
-Every moment since the task is ready counts as exactly one of the three, so they add up to the time. Nothing here reads
-a clock but for the operators' shares, in few steps; nothing here decides what a task does.
+Every moment since the task is ready counts as exactly one of the three, so they add up to the time. The only clock that
+is read here is a stopwatch that somebody may have given, in few steps, for the shares of operators. Nothing here decides
+what a task does.
 """
 
 from collections.abc import Mapping
@@ -29,12 +30,13 @@ class Condition(IntEnum):
 
 
 class Busyness:
-    """The time of one task with this chain. All moments are monotonic seconds."""
+    """The time of one task with this chain. All moments are monotonic seconds. `stopwatch` is read for the operators'
+    shares; without it they are not known."""
 
-    def __init__(self, task: TaskId, chain: Chain, clock: Clock) -> None:
+    def __init__(self, task: TaskId, chain: Chain, stopwatch: Clock | None) -> None:
         self._task = task
         self._chain = chain
-        self._operators = _OperatorTimes(len(chain.counts), clock)
+        self._operators = _OperatorTimes(len(chain.counts), stopwatch)
         self._seconds = [0.0, 0.0, 0.0]
         self._since: float | None = None
         """Up to when time is accounted for; None before the first step."""
@@ -92,8 +94,8 @@ class Busyness:
 class _OperatorTimes:
     """How long each operator of a chain is at work itself, in the steps that are looked at."""
 
-    def __init__(self, operators: int, clock: Clock) -> None:
-        self._clock = clock
+    def __init__(self, operators: int, stopwatch: Clock | None) -> None:
+        self._stopwatch = stopwatch
         self._seconds = [0.0] * operators
         self._shares = [0] * operators
         self._steps = 0
@@ -105,7 +107,7 @@ class _OperatorTimes:
     @property
     def is_due(self) -> bool:
         """Whether the step that begins is looked at, should anything be done in it."""
-        return self._steps % LOOK_EVERY == 0
+        return self._stopwatch is not None and self._steps % LOOK_EVERY == 0
 
     def worked(self, seconds: float) -> None:
         """In a step that took so long."""
@@ -114,7 +116,8 @@ class _OperatorTimes:
 
     def passed(self, position: int) -> None:
         """Until now, the operator at this position was at work."""
-        now = self._clock.now().monotonic
+        assert self._stopwatch is not None
+        now = self._stopwatch.now().monotonic
         self._seconds[position] += now - self.at
         self.at = now
 

@@ -82,7 +82,7 @@ class Task:
         self._worked_on_it = 0.0
         """Seconds that it took so far, without those in which the task waited for room or for its turn."""
         self._step_ends_at = 0.0
-        self.busyness = Busyness(parts.id, self._chain, clock)
+        self.busyness = Busyness(parts.id, self._chain, parts.stopwatch)
         self._is_open = False
         self._is_announced = False
         self._input_has_ended = False

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
+from tidegate.clock import Clock
 from tidegate.elements import MIN_WATERMARK
 from tidegate.graph.physical import Vertex
 from tidegate.ids import Attempt, OperatorName, TaskId
@@ -43,6 +44,8 @@ class TaskParts:
     sink_driver: SinkDriver | None = field(default=None)
     stage: AsyncStage | None = None
     """Of a task whose first operator is asynchronous; it is then the gate, too."""
+    stopwatch: Clock | None = None
+    """What tells how long operators take, where somebody wants to know."""
 
     @property
     def is_ready(self) -> bool:
