@@ -1,9 +1,9 @@
 """What a task does with its time, by Flink's meanings: it is back-pressured while it has work and nowhere to put what
 comes of it, idle while it has no input, busy otherwise; and which part of the busy time is whose operator's.
 
-Every moment since the task is ready counts as exactly one of the three, so they add up to the time. The only clock that
-is read here is a stopwatch that somebody may have given, in few steps, for the shares of operators. Nothing here decides
-what a task does.
+Every moment since the task is ready counts as exactly one of the three, so they add up to the time. Of clocks only a
+stopwatch is read, that somebody may have given, in few steps, for the shares of operators. Nothing here decides what a
+task does.
 """
 
 from collections.abc import Mapping
