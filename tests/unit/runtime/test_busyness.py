@@ -1,5 +1,6 @@
 """What a task does with its time, by a clock that moves only when a test says so: busy, idle, back-pressured."""
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -274,3 +275,34 @@ def test_the_chain_says_which_operator_is_at_work() -> None:
     while chain.next_output() is not None:
         pass
     assert seen == list(NONE_SKIPPED)
+
+
+# ---- reports ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_task_that_is_held_back_is_told_although_no_record_moves_and_then_nothing_more() -> None:
+    bench, source = two_tasks()
+    source.put("a", *range(20_000))
+    bench.deploy().read(no_more=False)
+    told = []
+    for _ in range(20):
+        bench.workers[0].step()
+        bench.clock.time += 0.5
+        told.append(len(bench.heard(WorkerMetrics)))
+    assert told[5] == told[-1] > told[0]
+    (row,) = [row for row in bench.heard(WorkerMetrics)[-1].tasks if row.task == task("src")]
+    assert rates(row) == (0, 0, 1000)
+
+
+def test_without_a_stopwatch_nobody_is_told_of_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench, source = two_tasks()
+    for worker in bench.workers:
+        monkeypatch.setattr(worker, "_ports", dataclasses.replace(worker._ports, stopwatch=None))
+    source.put("a", *range(100))
+    bench.deploy().read(no_more=False)
+    bench.settle()
+    bench.clock.time += 1.0
+    bench.settle()
+    told = bench.heard(WorkerMetrics)[-1]
+    assert told.tasks == ()
+    assert {row.busy_share for row in told.operators} == {0}
