@@ -3,9 +3,8 @@ parts, and writes the file and tells the summary however the job ends.
 """
 
 import os
-import tempfile
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -15,6 +14,7 @@ from tidegate.deploy.profiling.recording import Recording, read_parts, write_par
 from tidegate.deploy.profiling.sampler import Sampler
 from tidegate.deploy.profiling.speedscope import speedscope_file
 from tidegate.deploy.profiling.summary import render_summary, summary_of
+from tidegate.deploy.runtime_folder import RuntimeFolder
 from tidegate.errors import InvalidError, TidegateError
 from tidegate.ids import JobName
 from tidegate.metrics import Reporter
@@ -28,11 +28,11 @@ def profiling(wanted: str, job: JobName, reporter: Reporter, log_format: str) ->
     """Within, parts of the profile are put into the folder that it gives. `wanted`: a file, a folder, or '' for the
     working folder. Raises InvalidError when nothing can be written there."""
     target = target_of(wanted, job)
-    with tempfile.TemporaryDirectory(prefix="tidegate-profile-") as folder:
+    with closing(RuntimeFolder()) as folder:
         try:
-            yield Path(folder)
+            yield folder.path
         finally:
-            _write(Path(folder), target, job, reporter, log_format)
+            _write(folder.path, target, job, reporter, log_format)
 
 
 def target_of(wanted: str, job: JobName) -> Path:
