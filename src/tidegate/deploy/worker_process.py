@@ -13,7 +13,8 @@ import socket
 import sys
 import threading
 import time
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
+from pathlib import Path
 from typing import NoReturn
 
 import msgspec
@@ -59,7 +60,7 @@ def main() -> NoReturn:
     if isinstance(sys.stdout, io.TextIOWrapper):
         # It is killed when its attempt fails: what user code said until then must be out.
         sys.stdout.reconfigure(line_buffering=True)
-    with telling_logs(worker_tell(parameters.worker, parameters.log_format)):
+    with telling_logs(worker_tell(parameters.worker, parameters.log_format)), _profiling(parameters):
         code = WorkerProcess(parameters).run()
     for stream in (sys.stdout, sys.stderr):
         # None when it was closed from the start. Where its reader is gone, nobody misses what it holds.
@@ -68,6 +69,15 @@ def main() -> NoReturn:
                 stream.flush()
     # Not sys.exit: threads of libraries and handles that close "cleanly" have no say in what becomes of transactions.
     os._exit(code)
+
+
+def _profiling(parameters: WorkerParameters) -> AbstractContextManager[None]:
+    if parameters.profile is None:
+        return nullcontext()
+    from tidegate.deploy.profiling.run import sampling
+
+    part = f"worker-{parameters.attempt}-{parameters.worker}"
+    return sampling(Path(parameters.profile), part, parameters.worker)
 
 
 def watch_parent(descriptor: int) -> None:
@@ -136,6 +146,7 @@ class WorkerProcess:
             open_store=open_store,
             clock=SystemClock(),
             calls=self._calls,
+            stopwatch=SystemClock(),
         )
         return Worker(parameters.worker, parameters.attempt, graph, self._data.address, ports)
 

@@ -21,15 +21,9 @@ from tidegate.errors import ErrorKind, Failure, InternalError, failure_of, place
 from tidegate.failpoints import reach
 from tidegate.ids import CheckpointId
 from tidegate.operators.source import SourceInput
+from tidegate.runtime.busyness import Busyness, Condition
 from tidegate.runtime.chain import Chain
-from tidegate.runtime.control import (
-    Drain,
-    OperatorMetrics,
-    TaskEnded,
-    TaskFailed,
-    TaskRunning,
-    ToJobManager,
-)
+from tidegate.runtime.control import Drain, OperatorMetrics, TaskEnded, TaskFailed, TaskRunning, ToJobManager
 from tidegate.runtime.event_time import TaskEventTime
 from tidegate.runtime.gate import AlignedBarrier, Ended
 from tidegate.runtime.pacing import Pieces, SourcePoll
@@ -88,6 +82,7 @@ class Task:
         self._worked_on_it = 0.0
         """Seconds that it took so far, without those in which the task waited for room or for its turn."""
         self._step_ends_at = 0.0
+        self.busyness = Busyness(parts.id, self._chain, parts.stopwatch)
         self._is_open = False
         self._is_announced = False
         self._input_has_ended = False
@@ -161,10 +156,7 @@ class Task:
 
     def metrics(self) -> list[OperatorMetrics]:
         skipped = {name: getattr(operator, "records_skipped", 0) for name, operator, _ in self._parts.operators}
-        return [
-            OperatorMetrics(self.id, count.name, count.records_in, count.records_out, skipped[count.name])
-            for count in self._chain.counts
-        ]
+        return self.busyness.operators(skipped)
 
     # -- stepping --
 
@@ -179,8 +171,9 @@ class Task:
             return Progress(True, None)
 
     def _step(self) -> Progress:
-        now = self._clock.now().monotonic
+        began = now = self._clock.now().monotonic
         self._step_ends_at = now + self._parts.step_target
+        self.busyness.begins()
         self._announce()
         if self._parts.sink_driver is not None:
             self._parts.sink_driver.wake()
@@ -197,8 +190,15 @@ class Task:
             if now >= self._step_ends_at:
                 break
         self._event_time.stepped(now, can_go_on, can_go_on and now < self._step_ends_at)
+        if self._is_announced:
+            left = None if now >= self._step_ends_at else self._condition(can_go_on)
+            self.busyness.stepped(began, now, worked, left)
         due_at = self._due_at(now, can_go_on)
         return Progress(worked, self._wake_at(now, can_go_on, due_at), due_at)
+
+    def _condition(self, can_go_on: bool) -> Condition:
+        has_begun = bool(self._pieces) or not self._chain.idle
+        return self._parts.condition(can_go_on, has_begun, self._input_has_ended)
 
     def _announce(self) -> None:
         if not self._is_announced and self._parts.is_ready:
@@ -217,6 +217,8 @@ class Task:
 
     def _advance(self, now: float) -> bool:
         """One piece of work; False when there is none."""
+        if self._chain.watch is not None:
+            self.busyness.goes_on(now)
         if not self._chain.idle:
             self._drive(now)
             return True

@@ -52,6 +52,9 @@ class WorkerPorts:
     clock: Clock
     calls: AsyncCalls | None = None
     """Who makes the calls of asynchronous operators; needed by programs that have some."""
+    stopwatch: Clock | None = None
+    """By which operators are timed. None where nobody wants to know what tasks do with their time: in a simulated world
+    each look at a clock, and each report, takes time itself."""
 
 
 class Worker:
@@ -135,7 +138,13 @@ class Worker:
         store = self._ports.open_store(deploy.storage, deploy.job)
         outside = self._ports
         ports = TaskPorts(
-            outside.executor, outside.clock, store, outside.send_data, outside.send_control, outside.calls
+            outside.executor,
+            outside.clock,
+            store,
+            outside.send_data,
+            outside.send_control,
+            outside.calls,
+            outside.stopwatch,
         )
         channels = Channels(self._index, physical, deploy, ports)
         backends = state_backends(deploy)
@@ -225,7 +234,9 @@ class Worker:
         self._send_metrics()
 
     def _send_metrics(self) -> None:
-        metrics = WorkerMetrics(tuple(row for task in self._tasks.values() for row in task.metrics()))
-        if metrics != self._last_metrics:
-            self._last_metrics = metrics
+        tasks = self._tasks.values()
+        times = () if self._ports.stopwatch is None else tuple(task.busyness.times() for task in tasks)
+        metrics = WorkerMetrics(tuple(row for task in tasks for row in task.metrics()), times)
+        last, self._last_metrics = self._last_metrics, metrics
+        if last is None or not metrics.says_the_same(last):
             self._ports.send_control(metrics)
