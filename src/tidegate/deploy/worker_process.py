@@ -5,7 +5,6 @@ by the kernel's parent-death signal, and by a thread that waits for the end of t
 does.
 """
 
-import gc
 import io
 import math
 import os
@@ -26,6 +25,7 @@ from tidegate.deploy.cluster import PARAMETERS_VARIABLE, WorkerParameters, decod
 from tidegate.deploy.curve import Context, take_keys
 from tidegate.deploy.executor import ThreadExecutor, WakeUp
 from tidegate.deploy.fail_points import arm_from
+from tidegate.deploy.garbage import begin_collecting, put_off_collecting
 from tidegate.deploy.logs import telling_logs, worker_tell
 from tidegate.deploy.processes import die_with_parent, failure_of_exit, ignore_interrupts
 from tidegate.deploy.program import load
@@ -49,6 +49,7 @@ LAST_WORDS = 5.0
 
 def main() -> NoReturn:
     """Run the worker that the environment describes. Does not return."""
+    put_off_collecting()
     ignore_interrupts()
     if PARAMETERS_VARIABLE not in os.environ:
         sys.exit("A worker is started by the JobManager: start the job with `tidegate run`.")
@@ -100,6 +101,8 @@ class WorkerProcess:
         self._calls = LoopAndThreads(self._wake_up.set)
         self._worker: Worker | None = None
         self._broke_at: float | None = None
+        self._is_collecting = False
+        """Garbage: from the moment on when the tasks are restored."""
         self._is_deployed = False
         """Until then frames of peers that were deployed earlier stay in the socket: there is nobody to take them."""
         self._held: list[control.ToWorker] = []
@@ -113,8 +116,6 @@ class WorkerProcess:
         try:
             self._worker = self._make_worker()
             self._worker.start()
-            gc.collect()
-            gc.freeze()
             while not self._worker.is_stopped:
                 self._round(self._worker)
         # Also SystemExit, which is no Exception: `sys.exit()` in user code must not look like a worker's good end.
@@ -145,6 +146,9 @@ class WorkerProcess:
         self._look_at_connections()
         self._executor.drain()
         self._calls.drain()
+        if worker.is_open and not self._is_collecting:
+            self._is_collecting = True
+            begin_collecting()
         self._control_round()
         self._hand_on(worker)
         while self._is_deployed and (frame := self._data.receive()) is not None:

@@ -70,6 +70,8 @@ class Worker:
         self._tidy: Callable[[], None] | None = None
         """Removes what earlier attempts left on this machine; None when there is nothing to be done any more."""
         self._copies: LocalCopies | None = None
+        self.is_open = False
+        """All tasks are restored and open, and may step."""
         self._metrics_at = 0.0
         self._last_metrics: WorkerMetrics | None = None
         self.is_stopped = False
@@ -161,6 +163,7 @@ class Worker:
                 if not deploy.options.allow_non_restored_state:
                     for name, states in task.state.unclaimed.items():
                         self._refuse_unclaimed(name, states)
+            self.is_open = True
 
         # Stopped meanwhile, nobody is there to claim what was read.
         if self._tasks:
