@@ -12,6 +12,7 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import NoReturn
 
@@ -142,7 +143,9 @@ class WorkerProcess:
 
     def _round(self, worker: Worker) -> None:
         progress = worker.step()
-        self._wait(0.0 if progress.worked else self._seconds_until(progress.wake_at))
+        seconds = 0.0 if progress.worked else self._seconds_until(progress.patient_at)
+        if self._wait(seconds, progress.watched):
+            worker.arrived()
         self._look_at_connections()
         self._executor.drain()
         self._calls.drain()
@@ -154,10 +157,16 @@ class WorkerProcess:
         while self._is_deployed and (frame := self._data.receive()) is not None:
             worker.receive_frame(frame)
 
-    def _wait(self, seconds: float) -> None:
+    def _wait(self, seconds: float, watched: Sequence[int] = ()) -> bool:
+        """Whether one of `watched` has something, which may also be its end."""
+        for descriptor in watched:
+            self._poller.register(descriptor, zmq.POLLIN)
         ready = dict(self._poller.poll(math.ceil(seconds * 1000)))
+        for descriptor in watched:
+            self._poller.unregister(descriptor)
         if self._wake_up.fileno() in ready:
             self._wake_up.clear()
+        return any(descriptor in ready for descriptor in watched)
 
     def _seconds_until(self, wake_at: float | None) -> float:
         """Until then, or until something of this loop's own is due."""

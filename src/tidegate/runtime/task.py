@@ -32,7 +32,7 @@ from tidegate.runtime.control import (
 )
 from tidegate.runtime.event_time import TaskEventTime
 from tidegate.runtime.gate import AlignedBarrier, Ended
-from tidegate.runtime.pacing import Pieces, SourcePoll
+from tidegate.runtime.pacing import Pieces, SourcePoll, earliest
 from tidegate.runtime.ports import Executor
 from tidegate.runtime.snapshots import StateTooLarge
 from tidegate.runtime.task_parts import TaskParts
@@ -49,6 +49,9 @@ class Progress(msgspec.Struct, frozen=True):
     """Monotonic seconds; None: no deadline."""
     due_at: float | None = None
     """As `wake_at`, but for looking at a source again that had nothing."""
+    patient_at: float | None = None
+    """As `wake_at`, for who calls `arrived` when one of `watched` becomes readable."""
+    watched: Sequence[int] = ()
 
 
 class _Assignment(msgspec.Struct, frozen=True):
@@ -140,6 +143,10 @@ class Task:
         if self._parts.source is not None:
             self._orders.append(checkpoint)
 
+    def arrived(self) -> None:
+        """Something became readable that is watched."""
+        self._source_poll.arrived()
+
     def drain(self, order: Drain) -> None:
         """Sources only: the input ends here."""
         if self._parts.source is not None:
@@ -198,7 +205,11 @@ class Task:
                 break
         self._event_time.stepped(now, can_go_on, can_go_on and now < self._step_ends_at)
         due_at = self._due_at(now, can_go_on)
-        return Progress(worked, self._wake_at(now, can_go_on, due_at), due_at)
+        poll = self._source_poll
+        if self._parts.source is None or self._input_has_ended or not can_go_on:
+            return Progress(worked, due_at, due_at, due_at)
+        times = (earliest(due_at, poll.next_at(now)), due_at, earliest(due_at, poll.patient_at(now)))
+        return Progress(worked, *times, poll.watched(now))
 
     def _announce(self) -> None:
         if not self._is_announced and self._parts.is_ready:
@@ -283,7 +294,7 @@ class Task:
             return False
         batch = source.poll(self._parts.pacer.limit)
         if batch is None:
-            self._source_poll.found_nothing(now)
+            self._source_poll.found_nothing(now, source.watched())
             return False
         if batch.values:
             self._source_poll.reset()
@@ -312,12 +323,6 @@ class Task:
             output.broadcast(self._end)
         self._send(TaskEnded(self.id))
 
-    def _wake_at(self, now: float, can_go_on: bool, due_at: float | None) -> float | None:
-        if self._parts.source is None or self._input_has_ended or not can_go_on:
-            return due_at
-        poll_at = self._source_poll.next_at(now)
-        return poll_at if due_at is None else min(due_at, poll_at)
-
     def _due_at(self, now: float, can_go_on: bool) -> float | None:
         deadlines = [output.next_deadline for output in self._outputs]
         due = self._timers.wake_at
@@ -329,7 +334,7 @@ class Task:
             deadlines.append(self._parts.stage.wake_at)
         if not self._input_has_ended and can_go_on:
             deadlines.append(self._event_time.wake_at(now))
-        return min((at for at in deadlines if at is not None), default=None)
+        return earliest(*deadlines)
 
     # -- checkpoints --
 
