@@ -26,7 +26,7 @@ from tidegate.runtime.chain import Chain
 from tidegate.runtime.control import Drain, OperatorMetrics, TaskEnded, TaskFailed, TaskRunning, ToJobManager
 from tidegate.runtime.event_time import TaskEventTime
 from tidegate.runtime.gate import AlignedBarrier, Ended
-from tidegate.runtime.pacing import Pieces, SourcePoll
+from tidegate.runtime.pacing import Pieces, SourcePoll, earliest
 from tidegate.runtime.ports import Executor
 from tidegate.runtime.snapshots import StateTooLarge
 from tidegate.runtime.task_parts import TaskParts
@@ -43,6 +43,9 @@ class Progress(msgspec.Struct, frozen=True):
     """Monotonic seconds; None: no deadline."""
     due_at: float | None = None
     """As `wake_at`, but for looking at a source again that had nothing."""
+    patient_at: float | None = None
+    """As `wake_at`, for who calls `arrived` when one of `watched` becomes readable."""
+    watched: Sequence[int] = ()
 
 
 class _Assignment(msgspec.Struct, frozen=True):
@@ -135,6 +138,10 @@ class Task:
         if self._parts.source is not None:
             self._orders.append(checkpoint)
 
+    def arrived(self) -> None:
+        """Something became readable that is watched."""
+        self._source_poll.arrived()
+
     def drain(self, order: Drain) -> None:
         """Sources only: the input ends here."""
         if self._parts.source is not None:
@@ -194,7 +201,11 @@ class Task:
             left = None if now >= self._step_ends_at else self._condition(can_go_on)
             self.busyness.stepped(began, now, worked, left)
         due_at = self._due_at(now, can_go_on)
-        return Progress(worked, self._wake_at(now, can_go_on, due_at), due_at)
+        poll = self._source_poll
+        if self._parts.source is None or self._input_has_ended or not can_go_on:
+            return Progress(worked, due_at, due_at, due_at)
+        times = (earliest(due_at, poll.next_at(now)), due_at, earliest(due_at, poll.patient_at(now)))
+        return Progress(worked, *times, poll.watched(now))
 
     def _condition(self, can_go_on: bool) -> Condition:
         has_begun = bool(self._pieces) or not self._chain.idle
@@ -285,7 +296,7 @@ class Task:
             return False
         batch = source.poll(self._parts.pacer.limit)
         if batch is None:
-            self._source_poll.found_nothing(now)
+            self._source_poll.found_nothing(now, source.watched())
             return False
         if batch.values:
             self._source_poll.reset()
@@ -314,12 +325,6 @@ class Task:
             output.broadcast(self._end)
         self._send(TaskEnded(self.id))
 
-    def _wake_at(self, now: float, can_go_on: bool, due_at: float | None) -> float | None:
-        if self._parts.source is None or self._input_has_ended or not can_go_on:
-            return due_at
-        poll_at = self._source_poll.next_at(now)
-        return poll_at if due_at is None else min(due_at, poll_at)
-
     def _due_at(self, now: float, can_go_on: bool) -> float | None:
         deadlines = [output.next_deadline for output in self._outputs]
         due = self._timers.wake_at
@@ -331,7 +336,7 @@ class Task:
             deadlines.append(self._parts.stage.wake_at)
         if not self._input_has_ended and can_go_on:
             deadlines.append(self._event_time.wake_at(now))
-        return min((at for at in deadlines if at is not None), default=None)
+        return earliest(*deadlines)
 
     # -- checkpoints --
 

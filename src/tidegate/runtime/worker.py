@@ -31,6 +31,7 @@ from tidegate.runtime.control import (
     WorkerReady,
 )
 from tidegate.runtime.local_copies import LocalCopies, local_copies
+from tidegate.runtime.pacing import earliest
 from tidegate.runtime.ports import AsyncCalls, Executor
 from tidegate.runtime.state_backends import state_backends
 from tidegate.runtime.task import Progress, Task
@@ -73,6 +74,8 @@ class Worker:
         self._tidy: Callable[[], None] | None = None
         """Removes what earlier attempts left on this machine; None when there is nothing to be done any more."""
         self._copies: LocalCopies | None = None
+        self.is_open = False
+        """All tasks are restored and open, and may step."""
         self._metrics_at = 0.0
         self._last_metrics: WorkerMetrics | None = None
         self.is_stopped = False
@@ -120,9 +123,18 @@ class Worker:
         """One step of each task."""
         steps = [task.step() for task in self._tasks.values()]
         self._report()
-        deadlines = [step.wake_at for step in steps if step.wake_at is not None]
-        due = [step.due_at for step in steps if step.due_at is not None]
-        return Progress(any(step.worked for step in steps), min(deadlines, default=None), min(due, default=None))
+        return Progress(
+            any(step.worked for step in steps),
+            earliest(*(step.wake_at for step in steps)),
+            earliest(*(step.due_at for step in steps)),
+            earliest(*(step.patient_at for step in steps)),
+            tuple(descriptor for step in steps for descriptor in step.watched),
+        )
+
+    def arrived(self) -> None:
+        """Something became readable that the last step's progress names."""
+        for task in self._tasks.values():
+            task.arrived()
 
     def close(self) -> None:
         """Let go of everything; open transactions stay as they are."""
@@ -170,6 +182,7 @@ class Worker:
                 if not deploy.options.allow_non_restored_state:
                     for name, states in task.state.unclaimed.items():
                         self._refuse_unclaimed(name, states)
+            self.is_open = True
 
         # Stopped meanwhile, nobody is there to claim what was read.
         if self._tasks:

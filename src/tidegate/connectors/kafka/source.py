@@ -31,6 +31,7 @@ from tidegate.connectors.kafka.records import FIELDS, Field, deserializer_of, re
 from tidegate.connectors.kafka.settings import Setting
 from tidegate.errors import InvalidError
 from tidegate.operators.contracts import Deserializer, Fetched, SourceContext
+from tidegate.operators.watching import watched_by
 
 BUFFERED_RECORDS = 10_000
 BUFFERED_BYTES = 16_777_216
@@ -226,6 +227,9 @@ class KafkaSourceReader:
             for chunk in self._consumer.fetch(room):
                 self._put(chunk)
         return self._next(max_records)
+
+    def watched(self) -> Sequence[int]:
+        return watched_by(self._consumer) if self._reading and self._identity.is_settled else ()
 
     def _begin(self, splits: Sequence[SplitState]) -> None:
         positions: dict[TopicPartition, int] = {}

@@ -105,6 +105,9 @@ class BatchConsumer:
             self._handle(Taken(taken))
         return chunks
 
+    def watched(self) -> list[int]:
+        return self._network.watched()
+
     def _move_on(self) -> None:
         for outcome in self._network.poll():
             self._answered(outcome)
