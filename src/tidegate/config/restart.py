@@ -50,7 +50,7 @@ class ExponentialDelay(msgspec.Struct, frozen=True, tag="exponential-delay"):
     delay is changed at random by at most the share `jitter`; after `reset_after` seconds of health it begins anew.
     """
 
-    initial: float = 0.1
+    initial: float = 1.0
     maximum: float = 60.0
     multiplier: float = 2.0
     jitter: float = 0.1

@@ -205,30 +205,30 @@ def test_show_config_prints_every_value_and_where_it_came_from(
     assert (
         ran.output
         == """\
-setting                         value                          from
-parallelism                     3                              tg.Config(parallelism=…)
-max_parallelism                 128                            default
-checkpoints.interval            2s                             --checkpoint-interval
-checkpoints.timeout             1m                             default
-checkpoints.min_pause           0s                             default
-checkpoints.dir                 /data                          --checkpoint-dir
-checkpoints.retained            3                              default
-checkpoints.tolerable_failures  3                              default
-checkpoints.keep_on_stop        true                           default
-state.backend                   fs                             default
-state.rocksdb.memory            256MiB                         default
-state.local_dir                 /cache/tidegate                default
-state.local_recovery            true                           default
-restart                         exponential-delay:100ms:1m:5m  default
-transactions.restart_allowance  1m                             default
-batch.size                      16                             tidegate.toml, line 2
-batch.linger                    5ms                            default
-batch.step_target               20ms                           default
-watermarks.interval             200ms                          default
-channel.bytes                   128KiB                         default
-network.transport               ipc                            default
-network.host                    127.0.0.1                      default
-log.format                      json                           TIDEGATE_LOG_FORMAT
+setting                         value                       from
+parallelism                     3                           tg.Config(parallelism=…)
+max_parallelism                 128                         default
+checkpoints.interval            2s                          --checkpoint-interval
+checkpoints.timeout             1m                          default
+checkpoints.min_pause           0s                          default
+checkpoints.dir                 /data                       --checkpoint-dir
+checkpoints.retained            3                           default
+checkpoints.tolerable_failures  3                           default
+checkpoints.keep_on_stop        true                        default
+state.backend                   fs                          default
+state.rocksdb.memory            256MiB                      default
+state.local_dir                 /cache/tidegate             default
+state.local_recovery            true                        default
+restart                         exponential-delay:1s:1m:5m  default
+transactions.restart_allowance  1m                          default
+batch.size                      16                          tidegate.toml, line 2
+batch.linger                    5ms                         default
+batch.step_target               20ms                        default
+watermarks.interval             200ms                       default
+channel.bytes                   128KiB                      default
+network.transport               ipc                         default
+network.host                    127.0.0.1                   default
+log.format                      json                        TIDEGATE_LOG_FORMAT
 """
     )
 

@@ -89,7 +89,7 @@ def test_explain_shows_every_setting_as_it_would_be_written(tmp_path: Path) -> N
     }
     assert list(rows) == list(SETTINGS)
     assert rows["checkpoints.interval"] == ("90s", "tidegate.toml, line 2")
-    assert rows["restart"] == ("exponential-delay:100ms:1m:5m", "default")
+    assert rows["restart"] == ("exponential-delay:1s:1m:5m", "default")
     assert rows["channel.bytes"] == ("128KiB", "default")
     assert rows["batch.linger"] == ("5ms", "default")
 

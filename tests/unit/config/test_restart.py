@@ -10,7 +10,7 @@ READ = [
     ("none", RestartNone()),
     ("fixed-delay:3:10s", FixedDelay(3, 10.0)),
     ("failure-rate:5:1m:500ms", FailureRate(5, 60.0, 0.5)),
-    ("exponential-delay:100ms:1m:5m", ExponentialDelay()),
+    ("exponential-delay:1s:1m:5m", ExponentialDelay()),
     ("exponential-delay:2s:30s:10m", ExponentialDelay(2.0, 30.0, reset_after=600.0)),
 ]
 
@@ -27,12 +27,12 @@ def test_a_strategy_crosses_a_process_boundary_as_it_is(strategy: RestartStrateg
 
 
 def test_what_is_left_out_of_an_exponential_delay_has_its_default() -> None:
-    assert parse_restart("exponential-delay") == ExponentialDelay(0.1, 60.0, 2.0, 0.1, 300.0)
+    assert parse_restart("exponential-delay") == ExponentialDelay(1.0, 60.0, 2.0, 0.1, 300.0)
     assert parse_restart("exponential-delay:2s:30s") == ExponentialDelay(2.0, 30.0)
 
 
 def test_what_has_no_text_form_is_shown_beside_it() -> None:
-    assert str(ExponentialDelay(multiplier=3.0)) == "exponential-delay:100ms:1m:5m (multiplier 3.0, jitter 0.1)"
+    assert str(ExponentialDelay(multiplier=3.0)) == "exponential-delay:1s:1m:5m (multiplier 3.0, jitter 0.1)"
 
 
 def test_a_strategy_that_is_data_already_is_taken_as_it_is() -> None:
