@@ -126,6 +126,36 @@ class ObjectMapHandle(ObjectHandle, Generic[K, V]):
             entries[key] = value
         self._changes[current] = entries
 
+    def fold(
+        self,
+        key: K,
+        owners: Iterable[Any],
+        values: Iterable[Any],
+        add: Callable[[Any, Any], V],
+        begin: Callable[[Any], V],
+    ) -> None:
+        """See `FoldingHandle`. To look whether a value is of the right type may mean to look through it: that is done
+        once for each owner, behind the last value."""
+        if not self._conforms(key):
+            key = self._admit_key(key)
+        everybodys, changes, cursor, classes = self._entries, self._changes, self._cursor, self._classes
+        unsure: dict[Any, dict[Any, Any]] = {}
+        for owner, value in zip(owners, values, strict=True):
+            entries = everybodys.get(owner)
+            folded = REMOVED if entries is None else entries.get(key, REMOVED)
+            if folded is REMOVED:
+                cursor.key = owner
+                folded = begin(owner)
+            folded = add(folded, value)
+            if entries is None:
+                entries = everybodys[owner] = {}
+            entries[key] = folded
+            changes[owner] = entries
+            if type(folded) not in classes:
+                unsure[owner] = entries
+        for entries in unsure.values():
+            entries[key] = self._admit(entries[key])
+
     def remove(self, key: K) -> None:
         if key is not self._fitting:
             self._check(key)

@@ -7,8 +7,9 @@ holds windows that may still get records, and nothing else.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import compress
+from operator import length_hint
 from typing import Any
 
 from tidegate.elements import MAX_WATERMARK, Batch
@@ -20,6 +21,8 @@ from tidegate.operators.user_code import describe, raise_user_error
 from tidegate.operators.windows.base import BaseWindowOperator
 from tidegate.operators.windows.processing import OnProcessingTime
 from tidegate.operators.windows.spec import Add, WindowSpec
+from tidegate.state.backend import KeyCursor
+from tidegate.state.handles import FoldingHandle
 
 MANY_PANES = 1024
 """Of a window of which so many are possible, those that are there are looked for and not asked for one by one."""
@@ -80,24 +83,33 @@ class WindowOperator(BaseWindowOperator):
         return by_pane
 
     def _add_all(self, add: Add, pane: TimeWindow, keys: list[Any], values: list[Any]) -> None:
-        """Records of one pane, none of whose windows is complete. The state is asked once for each key, and written
-        once: writing may look through a whole accumulator."""
-        cursor, get, put = cursor_over(keys, self._operator), self._accumulators.get, self._accumulators.put
-        accumulators, times = dict[Any, Any](), self._times(self._windows_of(pane))
-        value = None
+        """Records of one pane, none of whose windows is complete."""
+        cursor, times = cursor_over(keys, self._operator), self._times(self._windows_of(pane))
+        records = iter(values)
         try:
-            for key, value in zip(keys, values, strict=True):
-                accumulator = accumulators.get(key, _ABSENT)
-                if accumulator is _ABSENT:
-                    cursor.key = key
-                    accumulator = get(pane)
-                    if accumulator is None:
-                        accumulator = self._begun(key, times)
-                accumulators[key] = add(accumulator, value)
+            if isinstance(self._accumulators, FoldingHandle):
+                self._accumulators.fold(pane, keys, records, add, partial(self._begun, times))
+            else:
+                self._fold(cursor, pane, zip(keys, records, strict=True), add, times)
         except Exception as error:
-            raise_user_error(error, self._operator, f"on record {describe(value)}")
+            failed = values[len(values) - length_hint(records) - 1]
+            raise_user_error(error, self._operator, f"on record {describe(failed)}")
+
+    def _fold(
+        self, cursor: KeyCursor, pane: TimeWindow, records: Iterable[tuple[Any, Any]], add: Add, times: Sequence[int]
+    ) -> None:
+        """The state is asked once for each key, and written once: writing may look through a whole accumulator."""
+        accumulators = dict[Any, Any]()
+        for key, value in records:
+            accumulator = accumulators.get(key, _ABSENT)
+            if accumulator is _ABSENT:
+                cursor.key = key
+                accumulator = self._accumulators.get(pane)
+                if accumulator is None:
+                    accumulator = self._begun(times, key)
+            accumulators[key] = add(accumulator, value)
         for cursor.key, accumulator in accumulators.items():
-            put(pane, accumulator)
+            self._accumulators.put(pane, accumulator)
 
     def _times(self, windows: Sequence[TimeWindow]) -> list[int]:
         """At which windows are complete, if they are not, and at which they are not needed any more."""
@@ -106,7 +118,7 @@ class WindowOperator(BaseWindowOperator):
         times = [end for end in ends if end > self._watermark]
         return times + [end + lateness for end in ends] if lateness else times
 
-    def _begun(self, key: Any, times: Sequence[int]) -> Any:
+    def _begun(self, times: Sequence[int], key: Any) -> Any:
         """A new accumulator of the current key, whose windows wait for these times."""
         for time in times:
             self._timers.register(time, key)
@@ -142,7 +154,7 @@ class WindowOperator(BaseWindowOperator):
         self._backend.set_current_key(key)
         accumulator = self._accumulators.get(pane)
         if accumulator is None:
-            accumulator = self._begun(key, self._times(windows))
+            accumulator = self._begun(self._times(windows), key)
         complete = [w for w in windows if w.max_timestamp <= self._watermark and not self._is_too_late(w)]
         for value in values:
             accumulator = self._added(add, accumulator, value)
