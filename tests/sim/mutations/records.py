@@ -161,10 +161,10 @@ def loses_timers_at_a_restore(patch: pytest.MonkeyPatch) -> None:
 
     def wrong(self: Any) -> None:
         right(self)
-        for timestamp, encoded in list(self._timers):
-            key = self._timers[timestamp, encoded]
-            self._backend.set_current_key(key)
-            self.delete(timestamp, key)
+        for timestamp, keys in list(self._timers.items()):
+            for key in list(keys.values()):
+                self._backend.set_current_key(key)
+                self.delete(timestamp, key)
 
     patch.setattr(TimerQueue, "load", wrong)
 
