@@ -8,22 +8,10 @@ timestamp becomes the time of writing: asking for them would cost as much as the
 """
 
 from argparse import ArgumentParser
-from collections.abc import Sequence
+from operator import attrgetter
 
 import tidegate as tg
-from tidegate.kafka import KafkaRecord, KafkaSink, KafkaSource
-
-
-class ValueOfRecord:
-    """The format of the output: what was read, and nothing around it. None, a tombstone, stays one."""
-
-    def encode(self, values: Sequence[KafkaRecord[bytes | None]]) -> list[bytes | None]:
-        return [record.value for record in values]
-
-
-def key_of(record: KafkaRecord[bytes | None]) -> bytes | None:
-    key: bytes | None = record.key
-    return key
+from tidegate.kafka import KafkaSink, KafkaSource, RecordValue
 
 
 def build(argv: list[str]) -> tg.Job:
@@ -39,7 +27,7 @@ def build(argv: list[str]) -> tg.Job:
     source = KafkaSource(
         options.bootstrap, options.input, include=["key"], start=options.start, bounded=options.bounded
     )
-    sink = KafkaSink(options.bootstrap, options.output, key=key_of, value=ValueOfRecord())
+    sink = KafkaSink(options.bootstrap, options.output, key=attrgetter("key"), value=RecordValue())
     job.source(source, name="input").sink(sink, name="output")
     return job
 

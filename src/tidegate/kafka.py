@@ -14,8 +14,8 @@ if _MISSING:
         f"tidegate.kafka needs {' and '.join(_MISSING)}, which is not installed", remedy="pip install 'tidegate[kafka]'"
     )
 
-from tidegate.connectors.kafka.records import KafkaRecord  # noqa: E402
+from tidegate.connectors.kafka.records import KafkaRecord, RecordValue  # noqa: E402
 from tidegate.connectors.kafka.sink import KafkaSink  # noqa: E402
 from tidegate.connectors.kafka.source import KafkaSource  # noqa: E402
 
-__all__ = ["KafkaRecord", "KafkaSink", "KafkaSource"]
+__all__ = ["KafkaRecord", "KafkaSink", "KafkaSource", "RecordValue"]

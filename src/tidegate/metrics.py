@@ -8,7 +8,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from tidegate.ids import Attempt, CheckpointId, JobName
+from tidegate.ids import Attempt, CheckpointId, JobName, OperatorName, VertexName
 
 Level = Literal["info", "warning", "error"]
 
@@ -22,6 +22,31 @@ class CheckpointStatus(msgspec.Struct, frozen=True):
     duration: float
     """Seconds from trigger to completion."""
     state_bytes: int
+
+
+class OperatorStatus(msgspec.Struct, frozen=True):
+    """One operator, over all of its subtasks. Records are those of this attempt."""
+
+    name: OperatorName
+    records_in: int
+    records_out: int
+    busy_time_ms_per_second: int
+    """That it needs itself, its subtasks in the mean; what is missing of its vertex's is the engine's."""
+
+
+class VertexStatus(msgspec.Struct, frozen=True):
+    """One chain of operators, over all of its subtasks, in the last seconds. Busy, idle and back-pressured time is that
+    of its subtasks in the mean, and adds up to 1000."""
+
+    name: VertexName
+    subtasks: int
+    busy_time_ms_per_second: int
+    idle_time_ms_per_second: int
+    back_pressured_time_ms_per_second: int
+    max_busy_time_ms_per_second: int
+    """Of its busiest subtask: much more than the mean where keys are not spread evenly."""
+    max_back_pressured_time_ms_per_second: int
+    operators: tuple[OperatorStatus, ...]
 
 
 class JobStatus(msgspec.Struct, frozen=True):
@@ -42,6 +67,8 @@ class JobStatus(msgspec.Struct, frozen=True):
     checkpoint: CheckpointStatus | None = None
     note: str = ""
     """What somebody who watches should know now: 'waiting 4s before restart 3'."""
+    vertices: tuple[VertexStatus, ...] = ()
+    """What its chains of operators do with their time; none before they have told."""
 
 
 class JobResult(msgspec.Struct, frozen=True):

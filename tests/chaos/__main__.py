@@ -14,6 +14,7 @@ from pathlib import Path
 from tests.chaos.checker import Violation
 from tests.chaos.run import Options, Run
 from tests.chaos.schedule import Kind
+from tidegate.connectors.kafka.connection import DEFAULT_CLIENT
 
 
 def options_of(arguments: argparse.Namespace) -> Options:
@@ -44,7 +45,7 @@ def parse(words: list[str]) -> argparse.Namespace:
     parser.add_argument("--keep", action="store_true", help="keep the folder also when everything was right")
     delivery = ("exactly-once", "at-least-once")
     parser.add_argument("--delivery", choices=delivery, default=delivery[0], help="a run with the other one must fail")
-    parser.add_argument("--client", choices=("librdkafka", "batches"), default="librdkafka", help="of the job")
+    parser.add_argument("--client", choices=("librdkafka", "batches"), default=DEFAULT_CLIENT, help="of the job")
     parser.add_argument("--json", type=Path, metavar="PATH", help="write the figures there")
     return parser.parse_args(words)
 

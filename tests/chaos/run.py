@@ -28,6 +28,7 @@ from tests.chaos.supervisor import ROOT, Scene, Supervisor
 from tests.chaos.timeline import Agenda, Timeline
 from tests.chaos.verdict import Progress, check_files, check_processes, check_transactions
 from tests.chaos.watcher import Watcher, read_all
+from tidegate.connectors.kafka.connection import DEFAULT_CLIENT
 
 TURN = 0.02
 """Seconds between two turns."""
@@ -57,7 +58,7 @@ class Options:
     disk: Literal["auto", "mount", "limit"] = "auto"
     folder: Path | None = None
     delivery: str = "exactly-once"
-    client: str = "librdkafka"
+    client: str = DEFAULT_CLIENT
     """Anything else must be found."""
 
 

@@ -20,6 +20,7 @@ from tests.chaos.disk import Disk
 from tests.chaos.schedule import Plan, StartDraw, start_draw
 from tests.chaos.timeline import Agenda, Timeline
 from tests.integration.running import Started
+from tidegate.connectors.kafka.connection import DEFAULT_CLIENT
 
 ROOT = Path(__file__).parents[2]
 MAIN = """\
@@ -53,7 +54,7 @@ class Scene:
     input: str
     output: str
     delivery: str
-    client: str = "librdkafka"
+    client: str = DEFAULT_CLIENT
     bootstrap: str = ""
     """As the job sees the brokers; known when they run."""
 

@@ -22,8 +22,10 @@ class Appender(Protocol):
 class Medium(Appender, Protocol):
     """Topics and transactions that several tests may share: what a test makes there, it calls by `name`."""
 
-    arguments: list[str]
+    place: list[str]
     """How a program is told where this is."""
+    arguments: list[str]
+    """The same for a job, with how it is to go there."""
 
     def name(self, base: str) -> str:
         """`base`, or what is called so in this test alone."""
@@ -54,7 +56,7 @@ class LogMedium:
     """An embedded log of the test's own. See `Medium`."""
 
     def __init__(self, folder: Path) -> None:
-        self.arguments = ["--log", str(folder)]
+        self.place = self.arguments = ["--log", str(folder)]
         self._folder = folder
 
     def name(self, base: str) -> str:

@@ -119,6 +119,8 @@ class Bench:
         self.checkpoints = folder / "checkpoints"
         self.job = medium.name("totals")
         self.topic = medium.name("orders")
+        self.hurry = folder / "hurry"
+        """For `--hurry` of the totals job."""
         self._folder = folder
         # Addresses of sockets must be short, so it cannot lie in the test's folder.
         self._sockets = Path(tempfile.mkdtemp(prefix="tidegate-test-"))

@@ -16,6 +16,8 @@ class Stream:
     """Of the command."""
     count: int = 8000
     """Orders."""
+    waits: bool = False
+    """Whether orders take their time only until `finish`. Then a test cannot be overtaken by the end of its input."""
 
     def fill(self, bench: Bench, users: int) -> Answer:
         """What is right in the end."""
@@ -23,12 +25,12 @@ class Stream:
         bench.append(found)
         return answer_of(found)
 
-    @property
-    def _arguments(self) -> tuple[str, ...]:
-        return ("--bounded", "--pause", str(self.pause))
+    def _arguments(self, bench: Bench) -> tuple[str, ...]:
+        hurry = ("--hurry", str(bench.hurry)) if self.waits else ()
+        return ("--bounded", "--pause", str(self.pause), *hurry)
 
     def start(self, bench: Bench, fail_points: str = "") -> Started:
-        return bench.start(*self._arguments, fail_point=fail_points, options=self.options)
+        return bench.start(*self._arguments(bench), fail_point=fail_points, options=self.options)
 
     def start_until(self, bench: Bench, fail_points: str, index: int = 0) -> Started:
         """Start the command, again where a fail point has killed it, until fail point `index` has acted, in the middle
@@ -48,4 +50,5 @@ class Stream:
         assert 0 < read < self.count, f"not in the middle of the stream: {read} of {self.count} orders are read"
 
     def finish(self, bench: Bench, started: Started) -> None:
-        bench.repeat_until_finished(started, *self._arguments, options=self.options)
+        bench.hurry.touch()
+        bench.repeat_until_finished(started, *self._arguments(bench), options=self.options)

@@ -67,7 +67,7 @@ class Soak:
 
     @pytest.fixture
     def writer(self, bench: Bench) -> Iterator["subprocess.Popen[str]"]:
-        with order_writer.running(bench.topic, bench.medium.arguments) as process:
+        with order_writer.running(bench.topic, bench.medium.place) as process:
             yield process
 
     def happen_in_the_middle(self, bench: Bench) -> None:

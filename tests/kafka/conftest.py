@@ -84,7 +84,11 @@ def network(shared_proxied_kafka: ProxiedBroker) -> Iterator[ProxiedBroker]:
     shared_proxied_kafka.proxy.reset_connections()
 
 
-@pytest.fixture(params=["librdkafka", "batches"])
+OTHER_CLIENT: connection.Client = "librdkafka" if connection.DEFAULT_CLIENT == "batches" else "batches"
+FIRST_THE_DEFAULT = [connection.DEFAULT_CLIENT, pytest.param(OTHER_CLIENT, marks=pytest.mark.slow)]
+
+
+@pytest.fixture(params=[connection.DEFAULT_CLIENT, OTHER_CLIENT])
 def each_client(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> connection.Client:
     """Once with each client. Sources and sinks that name none use it, in this process and not in those it starts."""
     name: connection.Client = request.param
@@ -92,16 +96,16 @@ def each_client(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
     return name
 
 
-@pytest.fixture(params=["librdkafka", pytest.param("batches", marks=pytest.mark.slow)])
+@pytest.fixture(params=FIRST_THE_DEFAULT)
 def each_client_of_faults(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> connection.Client:
-    """As `each_client`, for tests that take their time."""
+    """As `each_client`, for tests that take their time: the client that is not the default runs with the slow ones."""
     name: connection.Client = request.param
     monkeypatch.setattr(connection, "DEFAULT_CLIENT", name)
     return name
 
 
-@pytest.fixture(params=["librdkafka", pytest.param("batches", marks=pytest.mark.slow)])
+@pytest.fixture(params=FIRST_THE_DEFAULT)
 def job_client(request: pytest.FixtureRequest) -> connection.Client:
-    """Once with each client, for `kafka_bench`: of the jobs that a test starts."""
+    """As `each_client_of_faults`, for `kafka_bench`: of the jobs that a test starts."""
     name: connection.Client = request.param
     return name

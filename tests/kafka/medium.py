@@ -11,9 +11,9 @@ from tests.integration.programs import wait_until
 from tests.integration.running import Bench
 from tests.integration.streams import Stream
 from tests.kafka.brokers import Broker, unique
-from tidegate.connectors.kafka.connection import Client
+from tidegate.connectors.kafka.connection import DEFAULT_CLIENT, Client
 
-STREAM = Stream(pause=0.0005, options=("--checkpoint-interval", "200ms"))
+STREAM = Stream(pause=0.0005, options=("--checkpoint-interval", "200ms"), count=30_000, waits=True)
 """A transaction begins and ends slower than in the embedded log, by some ten to some hundred milliseconds."""
 READERS_PATIENCE = 10.0
 """Seconds in which the markers of a commit are written and a record is read."""
@@ -30,7 +30,8 @@ class KafkaAppender:
     """Appends in order and once, also while the broker is away and comes back."""
 
     def __init__(self, bootstrap: str) -> None:
-        self._producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "log_level": 0})
+        room = {"queue.buffering.max.messages": 1_000_000}
+        self._producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "log_level": 0, **room})
 
     def append(self, topic: str, by_partition: Sequence[Sequence[bytes]]) -> None:
         errors: list[KafkaError] = []
@@ -50,10 +51,11 @@ class KafkaAppender:
 class KafkaMedium:
     """Topics, jobs and groups of one test in a Kafka that others may use. See `Medium`."""
 
-    def __init__(self, broker: Broker, client: Client = "librdkafka") -> None:
+    def __init__(self, broker: Broker, client: Client = DEFAULT_CLIENT) -> None:
         """`client`: of the jobs."""
         self.broker = broker
-        self.arguments = ["--bootstrap", broker.bootstrap, *(["--client", client] if client != "librdkafka" else [])]
+        self.place = ["--bootstrap", broker.bootstrap]
+        self.arguments = [*self.place, *(["--client", client] if client != DEFAULT_CLIENT else [])]
         self._appender = KafkaAppender(broker.direct)
         self._names: dict[str, str] = {}
         self._topics: set[str] = set()
@@ -126,7 +128,7 @@ class KafkaMedium:
 
 
 @contextmanager
-def kafka_bench(broker: Broker, folder: Path, client: Client = "librdkafka") -> Iterator[Bench]:
+def kafka_bench(broker: Broker, folder: Path, client: Client = DEFAULT_CLIENT) -> Iterator[Bench]:
     """A bench on Kafka, cleared away whatever happens."""
     made = Bench(folder, KafkaMedium(broker, client))
     try:

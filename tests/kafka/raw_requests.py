@@ -12,6 +12,7 @@ from kafka.protocol.metadata import FindCoordinatorRequest
 from kafka.protocol.producer import EndTxnRequest, InitProducerIdRequest, WriteTxnMarkersRequest
 
 from tests.kafka.brokers import Broker, unique
+from tidegate.connectors.kafka.batches import produce_requests
 from tidegate.connectors.kafka.client import (
     EndAnswer,
     TopicPartition,
@@ -72,6 +73,14 @@ class RawRequests:
             transactional_id=id, producer_id=producer_id, producer_epoch=epoch, committed=commit, version=version
         )
         return name_of(self._brokers.send(self.coordinator(id), request).error_code)
+
+    def add_partitions(self, id: str, producer_id: int, epoch: int, partition: TopicPartition) -> str:
+        request = produce_requests.add_partitions(id, producer_id, epoch, [partition])
+        while True:
+            response = self._brokers.send(self.coordinator(id), request)
+            code = name_of(produce_requests.added_codes(response)[partition])
+            if code != "CONCURRENT_TRANSACTIONS":
+                return code
 
     def initialise(self, id: str) -> tuple[str, int, int]:
         """The error, the producer id and the epoch; waits while the coordinator is loading."""

@@ -11,6 +11,7 @@ from tests.integration.streams import Stream
 from tests.kafka import medium
 from tests.kafka.conftest import OwnKafka
 from tests.kafka.medium import kafka_bench
+from tidegate.connectors.kafka.connection import Client
 from tidegate.savepoints.format import SavepointReader
 from tidegate.storage.local import LocalStorage
 
@@ -22,10 +23,10 @@ STREAM = Stream(medium.STREAM.pause, ("--checkpoint-interval", "2m"))
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("victim", ["the broker", "the broker and the job"])
 def test_C11_a_stop_with_a_savepoint_is_answered_when_the_broker_has_committed_and_otherwise_never(
-    own_kafka: OwnKafka, tmp_path: Path, victim: str
+    own_kafka: OwnKafka, tmp_path: Path, job_client: Client, victim: str
 ) -> None:
     broker, path = own_kafka(), tmp_path / "savepoint"
-    with kafka_bench(broker, tmp_path) as bench, ThreadPoolExecutor(1) as side:
+    with kafka_bench(broker, tmp_path, job_client) as bench, ThreadPoolExecutor(1) as side:
         answer = STREAM.fill(bench, 100)
         started = STREAM.start(bench, "commit:before@worker-0=stop")
         started.wait_until(lambda: "running, attempt 1" in started.said, "the attempt")

@@ -37,6 +37,7 @@ class Lead(tg.KeyedProcessFunction[int, Sent, Sent]):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("each_client_of_faults")
 @pytest.mark.parametrize("is_aligned", [True, False])
 def test_topics_are_read_whole_and_where_they_are_aligned_no_partition_is_far_ahead(
     kafka: Broker, tmp_path: Path, is_aligned: bool

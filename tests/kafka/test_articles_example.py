@@ -13,11 +13,12 @@ from tests.integration.running import Bench, Started
 from tests.integration.test_articles_example import Articles, ArticlesExample
 from tests.kafka.brokers import Broker
 from tests.kafka.medium import KafkaMedium, kafka_bench
+from tidegate.connectors.kafka.connection import Client
 
 
 @pytest.fixture
-def bench(kafka: Broker, tmp_path: Path) -> Iterator[Bench]:
-    with kafka_bench(kafka, tmp_path) as made:
+def bench(kafka: Broker, tmp_path: Path, job_client: Client) -> Iterator[Bench]:
+    with kafka_bench(kafka, tmp_path, job_client) as made:
         yield made
 
 

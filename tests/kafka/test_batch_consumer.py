@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AclOperation, ResourceType
 
-from tests.kafka.brokers import PATIENCE, Broker
+from tests.kafka.brokers import PATIENCE, Broker, unique
 from tests.kafka.collecting import ALL, Collected, batches, beginnings, ends
 from tests.kafka.test_security import FULL_LOGIN, LOGIN, Tls, allow, guarded, tls
 from tidegate.connectors.kafka.batches.consumer import BatchConsumer
@@ -20,8 +20,6 @@ from tidegate.connectors.kafka.client import Isolation, TopicPartition
 from tidegate.connectors.kafka.connection import Connection
 from tidegate.connectors.kafka.consumer import ConfluentConsumer
 from tidegate.errors import InvalidError
-
-pytestmark = pytest.mark.slow
 
 __all__ = ["guarded", "tls"]
 
@@ -99,6 +97,7 @@ def test_a_record_larger_than_any_limit_of_a_fetch_comes_and_holds_nobody_up(kaf
     assert len(found.column("values", TopicPartition(topic, 1))) == 100
 
 
+@pytest.mark.slow
 def test_many_partitions_take_turns(kafka: Broker) -> None:
     topic = kafka.create_topic(partitions=60)
     kafka.produce(topic, [f"{number}" for number in range(3000)], keys=[f"{number}" for number in range(3000)])
@@ -107,6 +106,7 @@ def test_many_partitions_take_turns(kafka: Broker) -> None:
     assert sorted(int(value) for values in found.values().values() for value in values) == list(range(3000))
 
 
+@pytest.mark.slow
 def test_while_nothing_comes_it_costs_almost_nothing(kafka: Broker) -> None:
     topic = kafka.create_topic(partitions=4)
     with batches(kafka) as own:
@@ -121,6 +121,18 @@ def test_while_nothing_comes_it_costs_almost_nothing(kafka: Broker) -> None:
 
 
 # ---- settings ------------------------------------------------------------------------------------------------------
+
+
+def test_offsets_of_the_group_are_committed_also_while_nobody_reads(kafka: Broker) -> None:
+    topic, group = kafka.create_topic(), unique("group")
+    kafka.produce(topic, ["x"] * 9)
+    with closing(BatchConsumer(Connection(kafka.bootstrap), group)) as own:
+        own.add({TopicPartition(topic, 0): 0})
+        offset, deadline = 0, time.monotonic() + PATIENCE
+        while kafka.group_offsets(group, topic) != {0: 5}:
+            assert time.monotonic() < deadline
+            offset = min(offset + 1, 5)
+            own.commit_group_offsets({TopicPartition(topic, 0): offset})
 
 
 @pytest.mark.parametrize(
@@ -140,6 +152,7 @@ def test_a_setting_that_it_cannot_follow_is_refused(settings: dict[str, Any], te
 # ---- logins and TLS ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_it_reads_by_tls_with_a_certificate_more_than_fits_into_any_buffer(tls: Tls) -> None:
     topic = tls.broker.create_topic(partitions=2)
     values = [f"{number} {'x' * 1000}" for number in range(5000)]
@@ -161,6 +174,7 @@ def fails(own: Any, partition: TopicPartition, patience: float = 15.0) -> Invali
     raise AssertionError("it goes on")
 
 
+@pytest.mark.slow
 def test_a_server_certificate_that_nobody_trusts_is_an_error_that_says_so(tls: Tls) -> None:
     settings = {name: value for name, value in tls.settings.items() if name != "ssl.ca.location"}
     with batches(tls.broker, **settings) as own:
@@ -169,6 +183,7 @@ def test_a_server_certificate_that_nobody_trusts_is_an_error_that_says_so(tls: T
     assert "ssl.*" in error.failure.remedy
 
 
+@pytest.mark.slow
 def test_a_wrong_password_is_an_error_that_names_the_mechanism_and_no_password(guarded: Broker) -> None:
     with batches(guarded, **LOGIN, **{"sasl.password": "not-it"}) as own:
         error = fails(own, TopicPartition("t", 0))
@@ -176,6 +191,7 @@ def test_a_wrong_password_is_an_error_that_names_the_mechanism_and_no_password(g
     assert "not-it" not in str(error)
 
 
+@pytest.mark.slow
 def test_a_right_that_is_missing_is_named_and_with_it_reading_works(guarded: Broker) -> None:
     topic = guarded.create_topic()
     guarded.produce(topic, ["a"])

@@ -169,6 +169,45 @@ def test_a_leader_that_had_not_everything_is_found_out(three: Broker) -> None:
     assert found.column("values", partition) == [b"both", *[b"only the leader"] * 5]
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+def test_a_replica_in_the_readers_rack_is_read_while_it_lives(own_kafka: OwnKafka) -> None:
+    selector = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+    three = own_kafka(nodes=3, settings={"broker.rack": "far", "replica.selector.class": selector})
+    three.kafka.kill(2)
+    three.kafka.restart(2, {"broker.rack": "near"})
+    topic = three.create_topic(partitions=3, copies=3)
+    wait_for(lambda: len(isrs(three, topic)) == 3)
+    partitions = [TopicPartition(topic, number) for number in range(3)]
+    count = 0
+
+    def produce() -> None:
+        nonlocal count
+        three.produce_in_transaction(topic, [f"{count}-{number}" for number in range(10)], commit=count % 3 != 1)
+        three.produce(topic, [f"{count}"] * 20, keys=[f"{number}" for number in range(20)])
+        count += 1
+
+    with batches(three, **{"socket.timeout.ms": 3000, "client.rack": "near"}) as own:
+        found = Collected(own, dict.fromkeys(partitions, 0))
+
+        def asked() -> set[int]:
+            return {own._fetcher._readings[partition].node for partition in partitions}
+
+        for _ in range(5):
+            produce()
+        found.until(ends(three, topic))
+        assert asked() == {2}
+        three.kafka.kill(2)
+        for _ in range(5):
+            produce()
+        found.until(ends(three, topic))
+        assert 2 not in asked()
+    for partition in partitions:
+        assert found.column("values", partition) == [
+            one.value for one in three.read(topic) if one.partition == partition.partition
+        ]
+
+
 def isrs(broker: Broker, topic: str) -> list[int]:
     one = broker.admin.list_topics(topic, timeout=PATIENCE).topics[topic].partitions[0]
     return list(one.isrs) if one.leader >= 0 else []

@@ -23,8 +23,6 @@ from tidegate.deploy.dev_kafka import DevKafka
 from tidegate.elements import Batch
 from tidegate.errors import InternalError, InvalidError, TidegateError, UnavailableError
 
-pytestmark = pytest.mark.slow
-
 __all__ = ["guarded", "tls"]
 
 
@@ -57,6 +55,7 @@ def test_what_waits_for_its_topic_is_not_overtaken_when_the_topic_is_known(kafka
     assert kafka.values(topic, "read_uncommitted") == [b"first", b"second", b"third"]
 
 
+@pytest.mark.slow
 def test_partitions_that_a_topic_gets_are_used_after_a_while(kafka: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tidegate.connectors.kafka.batches.producer.METADATA_AGE", 0.1)
     topic = kafka.create_topic()
@@ -73,6 +72,7 @@ def test_partitions_that_a_topic_gets_are_used_after_a_while(kafka: Broker, monk
     producer.drop()
 
 
+@pytest.mark.slow
 def test_two_threads_may_send_and_flush_at_once(kafka: Broker) -> None:
     """As the barriers of a sink without transactions do."""
     topic = kafka.create_topic(partitions=3)
@@ -105,6 +105,7 @@ def test_two_threads_may_send_and_flush_at_once(kafka: Broker) -> None:
     assert found == {b"%d" % part: list(range(400)) for part in range(50)}
 
 
+@pytest.mark.slow
 def test_a_producer_that_nobody_calls_any_more_sends_what_it_was_given(kafka: Broker) -> None:
     topic = kafka.create_topic(partitions=2)
     producer = factory(kafka, **{"linger.ms": 50}).open_plain()
@@ -135,6 +136,20 @@ def test_what_is_no_record_is_refused_and_stays_refused(kafka: Broker, wrong: li
     producer.drop()
 
 
+def test_what_is_no_record_holds_up_nothing_where_nobody_waits_for_it(kafka: Broker) -> None:
+    topic = kafka.create_topic()
+    failures: list[tuple[TidegateError, int]] = []
+    producer = factory(kafka).open_plain(lambda error, records: failures.append((error, records)))
+    producer.partition_count(topic)
+    values: list[Any] = [7]
+    producer.send(topic, values)
+    producer.send(topic, [b"a"])
+    producer.flush()
+    assert [type(error) for error, _ in failures] == [InvalidError]
+    assert kafka.values(topic) == [b"a"]
+    producer.drop()
+
+
 @pytest.mark.parametrize(
     ("settings", "text"),
     [
@@ -142,6 +157,7 @@ def test_what_is_no_record_is_refused_and_stays_refused(kafka: Broker, wrong: li
         ({"compression.level": "high"}, "compression.level='high' is no whole number"),
         ({"batch.size": 0}, "batch.size='0' is no whole number from 1 on"),
         ({"queuing.strategy": "lifo"}, "'queuing.strategy' means nothing to client='batches'"),
+        ({"liner.ms": 5}, "'liner.ms' means nothing to client='batches'; is 'linger.ms' meant\\?"),
     ],
 )
 def test_a_setting_that_it_cannot_follow_is_refused(settings: dict[str, Any], text: str) -> None:
@@ -152,6 +168,7 @@ def test_a_setting_that_it_cannot_follow_is_refused(settings: dict[str, Any], te
 # ---- logins and TLS ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_it_writes_by_tls_more_than_fits_into_any_buffer(tls: Tls) -> None:
     topic = tls.broker.create_topic(partitions=2)
     producer = factory(tls.broker, **tls.settings).open_plain()
@@ -162,6 +179,7 @@ def test_it_writes_by_tls_more_than_fits_into_any_buffer(tls: Tls) -> None:
     assert sorted(value or b"" for value in tls.broker.values(topic)) == sorted(values)
 
 
+@pytest.mark.slow
 def test_a_right_that_is_missing_is_named(guarded: Broker) -> None:
     topic = guarded.create_topic()
     producers = factory(guarded, **FULL_LOGIN)
@@ -187,6 +205,7 @@ def refused(producer: Producer, topic: str) -> TidegateError:
     raise AssertionError("it was written")
 
 
+@pytest.mark.slow
 def test_a_wrong_password_is_said_at_once(guarded: Broker) -> None:
     began = time.monotonic()
     with pytest.raises(InvalidError, match="SASL PLAIN: SASL_AUTHENTICATION_FAILED"):

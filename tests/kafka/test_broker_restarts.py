@@ -51,5 +51,6 @@ def test_a_broker_that_dies_and_comes_back_costs_no_record(mortal: Broker, bench
     mortal.kafka.kill()
     mortal.kafka.restart()
     started.send_to_all(signal.SIGCONT)
+    bench.hurry.touch()
     assert started.wait() == 0, started.said
     bench.assert_right(answer)

@@ -25,7 +25,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
 PATIENT = (*medium.STREAM.options, "--restart", "fixed-delay:1000:100ms")
 STREAM = replace(medium.STREAM, options=PATIENT)
-LONG = replace(STREAM, count=40_000)
+LONG = replace(STREAM, pause=0.001, count=120_000, waits=True)
+"""A minute of it is there for faults, and whoever needs less has the rest at once."""
 USERS = 100
 DARKNESS = 12.0
 """Seconds. Longer than a request to a coordinator may take, and than a checkpoint may here."""
@@ -196,10 +197,10 @@ def test_a_network_that_is_cut_for_long_costs_no_record(
 
 
 def test_three_brokers_of_which_one_after_the_other_is_cut_off_from_the_job_lose_nothing(
-    proxied_kafka: ProxiedKafka, tmp_path: Path
+    proxied_kafka: ProxiedKafka, tmp_path: Path, job_client: Client
 ) -> None:
     network = proxied_kafka(nodes=3)
-    with kafka_bench(network.broker, tmp_path) as bench:
+    with kafka_bench(network.broker, tmp_path, job_client) as bench:
         answer = LONG.fill(bench, USERS)
         started = LONG.start(bench)
         wait_for_checkpoints(bench, started)
@@ -231,11 +232,12 @@ def test_a_job_whose_connections_break_every_200_ms_for_some_seconds_loses_nothi
 
 
 def test_a_job_on_a_slow_network_is_slow_and_right(proxy: KafkaProxy, bench: Bench) -> None:
-    answer = STREAM.fill(bench, USERS)
+    stream = replace(STREAM, count=8000)
+    answer = stream.fill(bench, USERS)
     proxy.delay(0.02, jitter=0.005)
     proxy.throttle(200_000)
-    started = STREAM.start(bench)
-    STREAM.finish(bench, started)
+    started = stream.start(bench)
+    stream.finish(bench, started)
     assert "restart 1 in" not in started.said
     proxy.heal()
     bench.assert_right(answer)

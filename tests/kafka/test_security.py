@@ -12,6 +12,7 @@ import trustme
 from confluent_kafka import Producer
 from confluent_kafka.admin import (
     AclBinding,
+    AclBindingFilter,
     AclOperation,
     AclPermissionType,
     AdminClient,
@@ -56,12 +57,14 @@ def app(guarded: Broker) -> Iterator[KafkaTransactionAdmin]:
 
 
 def allow(broker: Broker, resource: ResourceType, name: str, *operations: AclOperation) -> None:
+    """Returns when the broker has heard of it: it is the controller that answers first."""
     for operation in operations:
-        binding = AclBinding(
-            resource, name, ResourcePatternType.LITERAL, "User:app", "*", operation, AclPermissionType.ALLOW
-        )
-        for future in broker.admin.create_acls([binding]).values():
+        words = (resource, name, ResourcePatternType.LITERAL, "User:app", "*", operation, AclPermissionType.ALLOW)
+        for future in broker.admin.create_acls([AclBinding(*words)]).values():
             future.result(PATIENCE)
+        deadline = time.monotonic() + PATIENCE
+        while not broker.admin.describe_acls(AclBindingFilter(*words)).result(PATIENCE):
+            assert time.monotonic() < deadline, f"the broker has not heard of {words}"
 
 
 # ---- logging in ------------------------------------------------------------------------------------------------------

@@ -9,11 +9,12 @@ from tests.integration.running import Bench
 from tests.integration.test_soak import Soak
 from tests.kafka.conftest import OwnKafka
 from tests.kafka.medium import KafkaMedium, kafka_bench
+from tidegate.connectors.kafka.connection import Client
 
 
 @pytest.fixture
-def bench(own_kafka: OwnKafka, tmp_path: Path) -> Iterator[Bench]:
-    with kafka_bench(own_kafka(), tmp_path) as made:
+def bench(own_kafka: OwnKafka, tmp_path: Path, job_client: Client) -> Iterator[Bench]:
+    with kafka_bench(own_kafka(), tmp_path, job_client) as made:
         yield made
 
 

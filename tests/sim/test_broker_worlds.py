@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -11,6 +11,7 @@ import pytest
 
 from tests.sim.mutations.kafka import aborts_by_ending_the_transaction
 from tidegate.checkpoint.coordinator import CoordinatorSettings
+from tidegate.checkpoint.manifest import Manifest
 from tidegate.checkpoint.protocol import Committable, Committed, Outcome
 from tidegate.checkpoint.transactions import SinkTransactions
 from tidegate.config.restart import FixedDelay
@@ -211,10 +212,15 @@ def the_offsets_of_the_group_are_old(world: World) -> None:
     world.supervisor.start()
     groups = medium_of(world).cluster.groups
     until(world, lambda: bool(groups))
-    newest = world.log.manifests[-1].checkpoint
-    until(world, lambda: world.log.manifests[-1].checkpoint > newest)
+    until(world, lambda: any(is_behind(known, world.log.manifests[-1]) for known in groups.values()))
     world.supervisor.running[0].process.kill("the script wants it")
     to_the_end(world)
+
+
+def is_behind(known: Mapping[Any, int], manifest: Manifest) -> bool:
+    """Whether a group's offsets are older than the positions of a checkpoint."""
+    positions = {partition_of(split.id): split.position for record in manifest.operators for split in record.splits}
+    return any(known.get(partition, position) < position for partition, position in positions.items())
 
 
 def the_coordinator_is_away_again_and_again(world: World) -> None:

@@ -20,7 +20,7 @@ from tidegate.testing.sim.log_service import Record, TransactionState
 from tidegate.testing.sim.world import World
 
 COMMITTED = TransactionState.COMPLETE_COMMIT
-SEED = 58
+SEED = 155
 """With several checkpoints, and an order that readers can rely on."""
 
 

@@ -28,6 +28,9 @@ from tidegate.ids import Attempt, CheckpointId, OperatorName, TaskId
 SOON = 1.0
 """Seconds between a failed checkpoint that somebody waits for and the next try, at most; the interval where it is
 shorter."""
+FIRST_INTERVAL = 0.1
+"""Seconds to the first checkpoint of an attempt that goes on where another one failed: what it puts out has been waited
+for since then. Each following interval is twice as long, until it is the usual one."""
 
 
 class CoordinatorSettings(msgspec.Struct, frozen=True):
@@ -176,7 +179,8 @@ class _Phase(Enum):
 
 
 class Coordinator:
-    """Decides about the checkpoints of one attempt. `last`: the newest checkpoint id ever used, 0 for none."""
+    """Decides about the checkpoints of one attempt. `last`: the newest checkpoint id ever used, 0 for none. `goes_on`:
+    where an earlier attempt was, from its newest checkpoint."""
 
     def __init__(
         self,
@@ -184,8 +188,12 @@ class Coordinator:
         plan: CheckpointPlan,
         enumerators: Mapping[OperatorName, UnassignedSplits],
         last: CheckpointId,
+        *,
+        goes_on: bool = False,
     ) -> None:
         self._settings = settings
+        self._interval = min(settings.interval, FIRST_INTERVAL) if goes_on else settings.interval
+        """Seconds from one trigger to the next, at present."""
         self._plan = plan
         self._enumerators = enumerators
         self.last = last
@@ -224,7 +232,7 @@ class Coordinator:
         match event:
             case TasksRunning():
                 self._is_open = True
-                self._due_at = now.monotonic + (0.0 if self._has_ended else self._settings.interval)
+                self._due_at = now.monotonic + (0.0 if self._has_ended else self._interval)
                 return self._next(now)
             case TriggerNow():
                 self._is_wanted = True
@@ -369,7 +377,8 @@ class Coordinator:
         if self._is_awaited:
             self._due_at = soon
             return
-        due = self._gathered.triggered.monotonic + self._settings.interval
+        self._interval = min(2 * self._interval, self._settings.interval)
+        due = self._gathered.triggered.monotonic + self._interval
         self._due_at = max(due, now.monotonic + self._settings.min_pause)
 
 

@@ -14,12 +14,10 @@ The failure stories behind the rules:
   end: a worn-out slot is replaced by one with a new number.
 * *The pool never waits for a slot.* The barrier that frees one may be queued behind the records that the sink holds
   back: the job would hang. So it grows, and beyond its limit the attempt fails.
-* *Batches of the new transaction wait until the old one is flushed*: otherwise its first records overtake the old one's
-  last.
+* *Batches of the new transaction wait until the old one is flushed*: otherwise they overtake the last of the old one.
 * *A transaction prepared for an abandoned checkpoint stays pending* and belongs to the next one that completes: the
   source will not read its records again.
-* *What could not be prepared, or is not intact any more, fails the attempt*: a later checkpoint would complete without
-  it.
+* *What could not be prepared, or is not intact any more, fails the attempt*: a later checkpoint would lack it.
 """
 
 from enum import Enum
@@ -72,6 +70,12 @@ class Prepared(msgspec.Struct, frozen=True):
     """None: nothing was in it."""
 
 
+class Flushed(msgspec.Struct, frozen=True):
+    """Nothing of a later transaction can overtake what was written to this one. `Prepared` says it, too."""
+
+    id: TransactionalId
+
+
 class Checked(msgspec.Struct, frozen=True):
     """All that `CheckPending(checkpoint)` named are pending and intact."""
 
@@ -91,7 +95,8 @@ class Wake(msgspec.Struct, frozen=True):
     """The time of a `WakeAt` has come."""
 
 
-Event = Start | Opened | BarrierPassed | Prepared | Checked | Permitted | CommitAnswered | CheckpointAbandoned | Wake
+Answer = Opened | Flushed | Prepared | Checked | CommitAnswered
+Event = Start | BarrierPassed | Permitted | CheckpointAbandoned | Wake | Answer
 
 # ---- commands ------------------------------------------------------------------------------------------------------
 
@@ -191,7 +196,9 @@ class SinkTransactions:
         """Set by the task with the first batch written to `current`."""
         self._ahead: TransactionalId | None = None
         self._opening: TransactionalId | None = None
-        self._preparing: tuple[TransactionalId, CheckpointId] | None = None
+        self._flushing: TransactionalId | None = None
+        """The newest of `_preparing`, as long as the next one could overtake it."""
+        self._preparing: dict[TransactionalId, CheckpointId] = {}
         self._snapshot: CheckpointId | None = None
         """The checkpoint whose part of this sink is not ready yet."""
         self._unchecked = False
@@ -205,7 +212,7 @@ class SinkTransactions:
     def is_writable(self) -> bool:
         """Whether a batch may be written to `current` now; otherwise it is held back, and with it everything behind
         it."""
-        return self.current is not None and self._preparing is None
+        return self.current is not None and self._flushing is None
 
     @property
     def pending(self) -> tuple[PendingTransaction, ...]:
@@ -219,6 +226,8 @@ class SinkTransactions:
                 return self._opened(id)
             case BarrierPassed(checkpoint):
                 return self._barrier(checkpoint)
+            case Flushed(id):
+                return self._flushed(id)
             case Prepared(id, committable):
                 return self._prepared(id, committable)
             case Checked(checkpoint):
@@ -281,8 +290,9 @@ class SinkTransactions:
         self._unchecked = bool(self._pending)
         earlier = tuple(pending.committable for pending in self._pending)
         if self.has_written:
-            assert self.current is not None and self._preparing is None, "written without an open transaction"
-            self._preparing = (self.current, checkpoint)
+            assert self.current is not None and self._flushing is None, "written without an open transaction"
+            self._flushing = self.current
+            self._preparing[self.current] = checkpoint
             commands.append(PrepareTransaction(self.current))
             self.current, self._ahead, self.has_written = self._ahead, None, False
             if earlier:
@@ -292,15 +302,21 @@ class SinkTransactions:
             commands.append(CheckPending(checkpoint, earlier))
         return commands + self._ready()
 
+    def _flushed(self, id: TransactionalId) -> list[Command]:
+        if id == self._flushing:
+            self._flushing = None
+        return []
+
     def _prepared(self, id: TransactionalId, committable: Committable | None) -> list[Command]:
-        assert self._preparing is not None and self._preparing[0] == id, f"{id} was prepared without being asked"
-        checkpoint = self._preparing[1]
-        self._preparing = None
+        assert id in self._preparing, f"{id} was prepared without being asked"
+        checkpoint = self._preparing.pop(id)
+        self._flushed(id)
         if committable is None:
             # In no snapshot, and nothing in it: whoever opens the id again takes nothing away.
             self._slots[id.slot].state = _SlotState.FREE
         else:
             self._pending.append(PendingTransaction(checkpoint, committable))
+            self._pending.sort(key=lambda pending: pending.checkpoint)
         return self._ready() + self._open_next()
 
     def _checked(self, checkpoint: CheckpointId) -> list[Command]:
@@ -314,7 +330,7 @@ class SinkTransactions:
         return []
 
     def _ready(self) -> list[Command]:
-        if self._snapshot is None or self._preparing is not None or self._unchecked:
+        if self._snapshot is None or self._preparing or self._unchecked:
             return []
         checkpoint, self._snapshot = self._snapshot, None
         return [SinkReady(checkpoint, tuple(self._pending))]

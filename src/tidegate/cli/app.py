@@ -18,7 +18,8 @@ from tidegate.config import ConfigLayers, ResolvedConfig, StartOptions
 from tidegate.errors import InvalidError
 from tidegate.ids import is_name
 
-FRESH_WITHOUT_VALUE = "1"
+WITHOUT_VALUE = {"--fresh": "1", "--profile": ""}
+"""What options stand for that are given without a value."""
 _ARGUMENTS = "tidegate.arguments"
 
 app = typer.Typer(
@@ -53,10 +54,10 @@ def _tidegate(
 
 
 def split_arguments(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The command's own words, and the program's, behind the first `--`. `--fresh` alone becomes `--fresh=1`: an option
-    whose value may be left out."""
+    """The command's own words, and the program's, behind the first `--`. An option whose value may be left out, such as
+    `--fresh`, becomes `--fresh=1` when it stands alone."""
     end = words.index("--") if "--" in words else len(words)
-    own = [f"--fresh={FRESH_WITHOUT_VALUE}" if word == "--fresh" else word for word in words[:end]]
+    own = [f"{word}={WITHOUT_VALUE[word]}" if word in WITHOUT_VALUE else word for word in words[:end]]
     return own, list(words[end + 1 :])
 
 
@@ -109,6 +110,13 @@ def run(
     in_process: Annotated[
         bool, typer.Option("--in-process", help="Everything in one process and thread, for debuggers.")
     ] = False,
+    profile: Annotated[
+        str | None,
+        typer.Option(
+            metavar="[FILE|FOLDER]",
+            help="See which operators and functions take the time; writes JOB.speedscope.json; --profile=FILE.",
+        ),
+    ] = None,
     show_config: Annotated[
         bool, typer.Option("--show-config", help="Print each setting and where it came from; run nothing.")
     ] = False,
@@ -136,6 +144,7 @@ def run(
         allow_non_restored_state,
         accept_lost_transactions,
         in_process,
+        profile,
     )
     own = {
         "parallelism": ("--parallelism", parallelism),
@@ -217,5 +226,6 @@ class _StopCommand(TyperCommand):
         return super().parse_args(ctx, running.with_default_place(args))
 
 
+app.command("status")(running.status)
 app.command("savepoint")(running.savepoint)
 app.command("stop", cls=_StopCommand)(running.stop)

@@ -1,4 +1,4 @@
-"""`tidegate savepoint` and `tidegate stop`: what is asked of a job that runs.
+"""`tidegate status`, `tidegate savepoint` and `tidegate stop`: what is asked of a job that runs.
 
 The job is found by what it has put down on this machine; it does the work, and these commands wait for its answer.
 """
@@ -9,13 +9,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 
 from tidegate.checkpoint.log import view_log
+from tidegate.cli.status import render_status, render_vertices
 from tidegate.cli.stored import DirOption, find_store
 from tidegate.config import ConfigLayers
-from tidegate.deploy.requests import Request, RunningJob, Savepoint, Stop, ask, running_jobs
+from tidegate.deploy.requests import Request, RunningJob, Savepoint, Status, Stop, ask, running_jobs
 from tidegate.errors import InvalidError
+from tidegate.metrics import JobStatus
 from tidegate.storage.urls import is_remote
 
 RunningArgument = Annotated[str, typer.Argument(metavar="JOB|DIR", help="A running job's name, or its folder.")]
@@ -59,6 +62,22 @@ def absolute_place(path: str | None) -> str | None:
     if path is None or path == DEFAULT_PLACE:
         return None
     return path if is_remote(path) else str(Path(os.path.expanduser(path)).absolute())
+
+
+def status(
+    job: RunningArgument,
+    as_json: Annotated[bool, typer.Option("--json", help="All of it, for machines.")] = False,
+    checkpoint_dir: DirOption = None,
+) -> None:
+    """Say how a running job is, and what its operators do with their time: busy, idle, back-pressured."""
+    text = ask(find_running(job, checkpoint_dir), Status())
+    if as_json:
+        print(text)
+        return
+    found = msgspec.json.decode(text, type=JobStatus)
+    print(render_status(found))
+    if found.vertices:
+        print(f"\n{render_vertices(found.vertices)}")
 
 
 def savepoint(

@@ -5,6 +5,7 @@ standard output belongs to the program. A reader that has gone away never fails 
 """
 
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, TextIO
 
@@ -17,11 +18,12 @@ from tidegate.cli.text import (
     render_fields,
     render_milliseconds,
     render_plural,
+    render_table,
     render_time,
 )
 from tidegate.clock import Clock
 from tidegate.ids import CheckpointId
-from tidegate.metrics import JobStatus, Level, Reporter
+from tidegate.metrics import JobStatus, Level, Reporter, VertexStatus
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -32,6 +34,8 @@ DONE = "done"
 """The state of a job that has ended: the last line always says how much was done."""
 JSON_STATUS_EVERY = 1.0
 """Seconds between two JSON lines with the whole status while its state stays the same, at least."""
+HELD_BACK = 100
+"""Milliseconds of each second from which on somebody who watches should know that a task is back-pressured."""
 _STYLES = {"info": "", "warning": "yellow", "error": "bold red"}
 
 # ---- text ----------------------------------------------------------------------------------------------------------
@@ -45,6 +49,7 @@ def render_status(status: JobStatus) -> str:
         f"out {render_count(status.records_out)} ({render_count(status.records_out_rate)}/s)",
         render_checkpoint(status),
     ]
+    parts += [render_busiest(status.vertices)] if status.vertices and status.state != DONE else []
     parts += [f"attempt {status.attempt}"] if status.attempt > 1 else []
     parts += [render_plural(status.restarts, "restart")] if status.restarts else []
     parts += [status.note] if status.note else []
@@ -58,6 +63,39 @@ def render_checkpoint(status: JobStatus) -> str:
     newest = status.checkpoint
     took, size = render_milliseconds(newest.duration), render_bytes(newest.state_bytes)
     return f"checkpoint {newest.id} {render_age(newest.age)} ago in {took}, {size}"
+
+
+def render_busiest(vertices: Sequence[VertexStatus]) -> str:
+    """Where the time goes: the busiest chain of operators, and what it holds back."""
+    busiest = max(vertices, key=lambda vertex: vertex.busy_time_ms_per_second)
+    held = [vertex for vertex in vertices if vertex.back_pressured_time_ms_per_second >= HELD_BACK]
+    text = f"{busiest.name} {render_share(busiest.busy_time_ms_per_second)} busy"
+    waiting = [f"{vertex.name} {render_share(vertex.back_pressured_time_ms_per_second)}" for vertex in held]
+    return f"{text}, back-pressured: {', '.join(waiting)}" if waiting else text
+
+
+def render_vertices(vertices: Sequence[VertexStatus]) -> str:
+    """A table of what takes the time: each chain of operators, and below it, where there are several, its operators."""
+    rows: list[tuple[str, ...]] = []
+    for vertex in vertices:
+        operators = vertex.operators
+        times = (
+            render_share(vertex.busy_time_ms_per_second),
+            render_share(vertex.max_busy_time_ms_per_second),
+            render_share(vertex.idle_time_ms_per_second),
+            render_share(vertex.back_pressured_time_ms_per_second),
+        )
+        counts = (render_count(operators[0].records_in), render_count(operators[-1].records_out))
+        rows.append((vertex.name, f"{vertex.subtasks}", *counts, *times))
+        for operator in operators if len(operators) > 1 else ():
+            moved = (render_count(operator.records_in), render_count(operator.records_out))
+            rows.append((f"  {operator.name}", "", *moved, render_share(operator.busy_time_ms_per_second), "", "", ""))
+    return render_table(("task", "subtasks", "in", "out", "busy", "busiest", "idle", "back-pressured"), rows)
+
+
+def render_share(milliseconds: int) -> str:
+    """Milliseconds of each second, as a part of it."""
+    return f"{milliseconds / 10:.0f}%"
 
 
 def render_changes(before: JobStatus | None, after: JobStatus) -> list[str]:

@@ -240,3 +240,5 @@ class StartOptions(msgspec.Struct, frozen=True):
     """Drop state that the program has no operator or declaration for."""
     accept_lost_transactions: bool = False
     in_process: bool = False
+    profile: str | None = None
+    """Where to write a profile of the run: a file, a folder, or '' for the working folder."""

@@ -13,6 +13,7 @@ import sys
 from collections import deque
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import msgspec
 import zmq
@@ -54,6 +55,8 @@ class WorkerParameters(msgspec.Struct, frozen=True):
     log_format: str = "text"
     keys_fd: int | None = None
     """The inherited file with its keys (`curve.take_keys`); None when no wire needs any."""
+    profile: str | None = None
+    """The folder for its part of a profile; None when none is wanted."""
 
 
 def encode_parameters(parameters: WorkerParameters) -> str:
@@ -100,7 +103,7 @@ class LocalCluster:
 
     `host` is what takeovers record of this machine. `executor` waits for the end of workers of earlier attempts.
     tcp_host: the address of this machine at which wires are TCP with CURVE; None for sockets in `folder`. Raises
-    InvalidError when this machine has no such address.
+    InvalidError when this machine has no such address. profile: where workers put parts of a profile, if one is wanted.
     """
 
     def __init__(
@@ -113,7 +116,9 @@ class LocalCluster:
         clock: Clock,
         log_format: str = "text",
         tcp_host: str | None = None,
+        profile: Path | None = None,
     ) -> None:
+        self._profile = profile
         self._program = program
         self._log_format = log_format
         self._max_parallelism = max_parallelism
@@ -237,6 +242,7 @@ class LocalCluster:
             parent=os.getpid(),
             log_format=self._log_format,
             keys_fd=keys_fd,
+            profile=None if self._profile is None else str(self._profile),
         )
         try:
             with theirs, without_interrupts():

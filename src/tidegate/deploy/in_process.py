@@ -140,6 +140,7 @@ class InProcessCluster:
             open_store=lambda _, __: self._store,
             clock=self._clock,
             calls=self._calls,
+            stopwatch=self._clock,
         )
         return Worker(index, self._attempt, self._graph, "", ports)
 

@@ -7,7 +7,8 @@ import os
 import random
 import secrets
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -92,21 +93,49 @@ def _run(
         same_program(graph.fingerprint(), load(spec).graph(config.max_parallelism).fingerprint())
     check_sinks(graph, config, options)
     check_state(config)
-    storage, url = _open_storage(config, graph, reporter)
-    _warn_of_pickles(graph, reporter)
-    store = CheckpointStore(storage, graph.job)
-    manager = _job_manager(graph, config, options, url)
-    arm_from(os.environ, "jobmanager")
-    if spec is None:
-        failure = _in_process(manager, graph, store, reporter)
-    elif options.in_process:
-        with closing(RuntimeFolder()) as folder, closing(RequestServer(folder, graph.job, store.location)) as requests:
-            failure = _in_process(manager, graph, store, reporter, requests)
-    else:
-        failure = _with_processes(manager, graph, store, reporter, spec, config)
+    with _profiling(options, graph, reporter, config) as parts:
+        storage, url = _open_storage(config, graph, reporter)
+        _warn_of_pickles(graph, reporter)
+        store = CheckpointStore(storage, graph.job)
+        manager = _job_manager(graph, config, options, url)
+        arm_from(os.environ, "jobmanager")
+        if spec is not None and not options.in_process:
+            failure = _with_processes(manager, graph, store, reporter, spec, config, parts)
+        else:
+            with _sampling_here(parts):
+                failure = _in_this_process(manager, graph, store, reporter, is_asked=spec is not None)
     if failure is not None:
         raise_failure(failure)
     return _result(manager.status(SystemClock().now()))
+
+
+def _profiling(
+    options: StartOptions, graph: LogicalGraph, reporter: Reporter, config: ResolvedConfig
+) -> AbstractContextManager[Path | None]:
+    """Around the job; gives the folder for the parts of its profile, or None when none is wanted."""
+    if options.profile is None:
+        return nullcontext()
+    from tidegate.deploy.profiling.run import profiling
+
+    return profiling(options.profile, graph.job, reporter, config.log_format)
+
+
+def _sampling_here(parts: Path | None) -> AbstractContextManager[None]:
+    if parts is None:
+        return nullcontext()
+    from tidegate.deploy.profiling.run import sampling_here
+
+    return sampling_here(parts)
+
+
+def _in_this_process(
+    manager: JobManager, graph: LogicalGraph, store: CheckpointStore, reporter: Reporter, *, is_asked: bool
+) -> Failure | None:
+    """`is_asked`: others may ask things of it, for its program is one that can be found."""
+    if not is_asked:
+        return _in_process(manager, graph, store, reporter)
+    with closing(RuntimeFolder()) as folder, closing(RequestServer(folder, graph.job, store.location)) as requests:
+        return _in_process(manager, graph, store, reporter, requests)
 
 
 def _in_process(
@@ -133,6 +162,7 @@ def _with_processes(
     reporter: Reporter,
     spec: ProgramSpec,
     config: ResolvedConfig,
+    profile: Path | None,
 ) -> Failure | None:
     """With what the JobManager ended."""
     with ExitStack() as stack:
@@ -150,6 +180,7 @@ def _with_processes(
             clock,
             log_format=config.log_format,
             tcp_host=config.network_host if config.network_transport == TCP else None,
+            profile=profile,
         )
         cluster = stack.enter_context(closing(started))
         performer = JobManagerPerformer(

@@ -1,4 +1,5 @@
-"""What somebody may ask of a running job from another process of the same user: a savepoint, an end. Both ends of it.
+"""What somebody may ask of a running job from another process of the same user: how it is, a savepoint, an end. Both
+ends of it.
 
 A request is one line of JSON over a stream socket in the job's runtime folder, which nobody else may enter; so is the
 answer, and the end of the connection says that the job's process is gone. Beside the socket lies a note that says which
@@ -24,6 +25,10 @@ LONGEST = 64 * 1024
 """Bytes of a request, and of a note."""
 
 
+class Status(msgspec.Struct, frozen=True, tag="status"):
+    """How it is: answered with a `JobStatus` as JSON."""
+
+
 class Savepoint(msgspec.Struct, frozen=True, tag="savepoint"):
     """Write a savepoint to `path`; None: under the job's own folder."""
 
@@ -38,7 +43,8 @@ class Stop(msgspec.Struct, frozen=True, tag="stop"):
     drain: bool = False
 
 
-Request = Savepoint | Stop
+Request = Status | Savepoint | Stop
+Wanted = p.StatusWanted | p.SavepointWanted | p.StopWithCheckpointWanted
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -99,9 +105,9 @@ class RequestServer:
         """Readable when `step` has something to do."""
         return self._selector.fileno()
 
-    def step(self) -> list[p.SavepointWanted | p.StopWithCheckpointWanted]:
+    def step(self) -> list[Wanted]:
         """What is asked for since the last call."""
-        events: list[p.SavepointWanted | p.StopWithCheckpointWanted] = []
+        events: list[Wanted] = []
         for key, _ in self._selector.select(0):
             if key.data is None:
                 self._accept()
@@ -129,7 +135,7 @@ class RequestServer:
             accepted.setblocking(False)
             self._selector.register(accepted, selectors.EVENT_READ, _Connection(accepted))
 
-    def _receive(self, connection: _Connection) -> Iterator[p.SavepointWanted | p.StopWithCheckpointWanted]:
+    def _receive(self, connection: _Connection) -> Iterator[Wanted]:
         try:
             data = connection.socket.recv(65536)
         except BlockingIOError:
@@ -154,11 +160,13 @@ class RequestServer:
     def _refuse(self, connection: _Connection, why: str) -> None:
         self._send(connection, Answer(failure=InvalidError(f"a request to the job cannot be read: {why}").failure))
 
-    def _event(self, request: Request, connection: _Connection) -> p.SavepointWanted | p.StopWithCheckpointWanted:
+    def _event(self, request: Request, connection: _Connection) -> Wanted:
         self._count += 1
         name = str(self._count)
         self._waiting[name] = connection
         match request:
+            case Status():
+                return p.StatusWanted(name)
             case Savepoint(path):
                 return p.SavepointWanted(name, path)
             case Stop(savepoint, path, drain):

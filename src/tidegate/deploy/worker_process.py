@@ -5,7 +5,6 @@ by the kernel's parent-death signal, and by a thread that waits for the end of t
 does.
 """
 
-import gc
 import io
 import math
 import os
@@ -13,7 +12,9 @@ import socket
 import sys
 import threading
 import time
-from contextlib import suppress
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
+from pathlib import Path
 from typing import NoReturn
 
 import msgspec
@@ -26,6 +27,7 @@ from tidegate.deploy.cluster import PARAMETERS_VARIABLE, WorkerParameters, decod
 from tidegate.deploy.curve import Context, take_keys
 from tidegate.deploy.executor import ThreadExecutor, WakeUp
 from tidegate.deploy.fail_points import arm_from
+from tidegate.deploy.garbage import begin_collecting, put_off_collecting
 from tidegate.deploy.logs import telling_logs, worker_tell
 from tidegate.deploy.processes import die_with_parent, failure_of_exit, ignore_interrupts
 from tidegate.deploy.program import load
@@ -49,6 +51,7 @@ LAST_WORDS = 5.0
 
 def main() -> NoReturn:
     """Run the worker that the environment describes. Does not return."""
+    put_off_collecting()
     ignore_interrupts()
     if PARAMETERS_VARIABLE not in os.environ:
         sys.exit("A worker is started by the JobManager: start the job with `tidegate run`.")
@@ -59,7 +62,7 @@ def main() -> NoReturn:
     if isinstance(sys.stdout, io.TextIOWrapper):
         # It is killed when its attempt fails: what user code said until then must be out.
         sys.stdout.reconfigure(line_buffering=True)
-    with telling_logs(worker_tell(parameters.worker, parameters.log_format)):
+    with telling_logs(worker_tell(parameters.worker, parameters.log_format)), _profiling(parameters):
         code = WorkerProcess(parameters).run()
     for stream in (sys.stdout, sys.stderr):
         # None when it was closed from the start. Where its reader is gone, nobody misses what it holds.
@@ -68,6 +71,15 @@ def main() -> NoReturn:
                 stream.flush()
     # Not sys.exit: threads of libraries and handles that close "cleanly" have no say in what becomes of transactions.
     os._exit(code)
+
+
+def _profiling(parameters: WorkerParameters) -> AbstractContextManager[None]:
+    if parameters.profile is None:
+        return nullcontext()
+    from tidegate.deploy.profiling.run import sampling
+
+    part = f"worker-{parameters.attempt}-{parameters.worker}"
+    return sampling(Path(parameters.profile), part, parameters.worker)
 
 
 def watch_parent(descriptor: int) -> None:
@@ -100,6 +112,8 @@ class WorkerProcess:
         self._calls = LoopAndThreads(self._wake_up.set)
         self._worker: Worker | None = None
         self._broke_at: float | None = None
+        self._is_collecting = False
+        """Garbage: from the moment on when the tasks are restored."""
         self._is_deployed = False
         """Until then frames of peers that were deployed earlier stay in the socket: there is nobody to take them."""
         self._held: list[control.ToWorker] = []
@@ -113,8 +127,6 @@ class WorkerProcess:
         try:
             self._worker = self._make_worker()
             self._worker.start()
-            gc.collect()
-            gc.freeze()
             while not self._worker.is_stopped:
                 self._round(self._worker)
         # Also SystemExit, which is no Exception: `sys.exit()` in user code must not look like a worker's good end.
@@ -136,24 +148,36 @@ class WorkerProcess:
             open_store=open_store,
             clock=SystemClock(),
             calls=self._calls,
+            stopwatch=SystemClock(),
         )
         return Worker(parameters.worker, parameters.attempt, graph, self._data.address, ports)
 
     def _round(self, worker: Worker) -> None:
         progress = worker.step()
-        self._wait(0.0 if progress.worked else self._seconds_until(progress.wake_at))
+        seconds = 0.0 if progress.worked else self._seconds_until(progress.patient_at)
+        if self._wait(seconds, progress.watched):
+            worker.arrived()
         self._look_at_connections()
         self._executor.drain()
         self._calls.drain()
+        if worker.is_open and not self._is_collecting:
+            self._is_collecting = True
+            begin_collecting()
         self._control_round()
         self._hand_on(worker)
         while self._is_deployed and (frame := self._data.receive()) is not None:
             worker.receive_frame(frame)
 
-    def _wait(self, seconds: float) -> None:
+    def _wait(self, seconds: float, watched: Sequence[int] = ()) -> bool:
+        """Whether one of `watched` has something, which may also be its end."""
+        for descriptor in watched:
+            self._poller.register(descriptor, zmq.POLLIN)
         ready = dict(self._poller.poll(math.ceil(seconds * 1000)))
+        for descriptor in watched:
+            self._poller.unregister(descriptor)
         if self._wake_up.fileno() in ready:
             self._wake_up.clear()
+        return any(descriptor in ready for descriptor in watched)
 
     def _seconds_until(self, wake_at: float | None) -> float:
         """Until then, or until something of this loop's own is due."""

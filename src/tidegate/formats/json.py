@@ -7,6 +7,9 @@ from typing import Any
 
 import msgspec
 
+_NULL = b"null"
+"""What None becomes, and perhaps something else, too."""
+
 
 class Json:
     """Records as JSON texts in UTF-8, one a record.
@@ -23,12 +26,13 @@ class Json:
         self._encode = msgspec.json.Encoder().encode
 
     def decode(self, raw: list[Any]) -> list[Any]:
-        if None in raw:
-            return [self.decode_one(one) for one in raw]
         try:
             return list(map(self._decode, raw))
         except RecursionError:
             raise _too_deep() from None
+        except TypeError:
+            # Something is None, or nothing that can be decoded.
+            return [self.decode_one(one) for one in raw]
 
     def decode_one(self, raw: Any) -> Any:
         try:
@@ -37,8 +41,10 @@ class Json:
             raise _too_deep() from None
 
     def encode(self, values: list[Any]) -> list[bytes | None]:
-        encode = self._encode
-        return [None if value is None else encode(value) for value in values]
+        texts: list[bytes | None] = list(map(self._encode, values))
+        if _NULL in texts:
+            return [None if value is None else text for value, text in zip(values, texts, strict=True)]
+        return texts
 
     def __repr__(self) -> str:
         return f"Json({getattr(self.type, '__name__', self.type)})"

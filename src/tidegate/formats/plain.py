@@ -1,6 +1,9 @@
 """Bytes as they are, and text. Neither may change a record: what cannot be read back as it was raises."""
 
+from itertools import repeat
 from typing import Any
+
+_AS_THEY_ARE = {bytes, type(None)}
 
 
 class Bytes:
@@ -14,7 +17,9 @@ class Bytes:
         return raw
 
     def encode(self, values: list[Any]) -> list[bytes | None]:
-        return [value if type(value) is bytes or value is None else _as_bytes(value) for value in values]
+        if set(map(type, values)) <= _AS_THEY_ARE:
+            return values
+        return [None if value is None else _as_bytes(value) for value in values]
 
     def __repr__(self) -> str:
         return "Bytes()"
@@ -36,13 +41,19 @@ class String:
 
     def decode(self, raw: list[Any]) -> list[Any]:
         encoding = self.encoding
-        return [None if one is None else str(one, encoding) for one in raw]
+        try:
+            return list(map(bytes.decode, raw, repeat(encoding)))
+        except TypeError:
+            return [None if one is None else str(one, encoding) for one in raw]
 
     def decode_one(self, raw: Any) -> Any:
         return None if raw is None else str(raw, self.encoding)
 
     def encode(self, values: list[Any]) -> list[bytes | None]:
-        return [None if value is None else self._encode_one(value) for value in values]
+        try:
+            return list(map(str.encode, values, repeat(self.encoding)))
+        except TypeError:
+            return [None if value is None else self._encode_one(value) for value in values]
 
     def _encode_one(self, value: Any) -> bytes:
         if not isinstance(value, str):

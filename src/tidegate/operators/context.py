@@ -4,8 +4,9 @@ The outputs of one input batch wait here in order, main output and side outputs 
 processing of one batch: whatever must be there at the next one is state.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import repeat
+from itertools import islice, repeat
 from typing import Any, Generic, TypeVar
 
 from tidegate.clock import Clock
@@ -36,12 +37,18 @@ class SideOutput(Generic[Value]):
             )
 
 
+FULL: Any = object()
+"""No output: see `OutputBuffer.batches_of`."""
+
+
 class OutputBuffer:
     """What one input batch has given so far. With timestamps when the input batch has them."""
 
-    __slots__ = ("_side", "main", "side_records")
+    __slots__ = ("_side", "main", "side_records", "stamps")
 
     def __init__(self, tags: tuple[str, ...], timed: bool) -> None:
+        self.stamps: list[int] | None = [] if timed else None
+        """Of `batches_of`: the timestamps of the outputs that were asked for."""
         self.main = Batch([], None, [] if timed else None)
         self.side_records = 0
         """How many records wait in side outputs."""
@@ -74,6 +81,39 @@ class OutputBuffer:
         self._side = {tag: _emptied(batch) for tag, batch in self._side.items()}
         self.side_records = 0
         return taken
+
+    def batches_of(self, outputs: Iterator[Any], size: int) -> Iterator[Batch]:
+        """`outputs` of the main output as batches of `size`, and what came to the side meanwhile, which counts, too.
+
+        Whoever makes an output adds its timestamp to `stamps` before, where there are any, and says `FULL` when a batch
+        of side outputs is there. Nothing is made before it is asked for.
+        """
+        if self._side:
+            return self._batches_of_all(outputs, size)
+        return self._batches_of_main(outputs, size)
+
+    def _batches_of_main(self, outputs: Iterator[Any], size: int) -> Iterator[Batch]:
+        stamps = self.stamps
+        while records := list(islice(outputs, size)):
+            yield Batch(records, None, None if stamps is None else stamps.copy())
+            if stamps is not None:
+                stamps.clear()
+
+    def _batches_of_all(self, outputs: Iterator[Any], size: int) -> Iterator[Batch]:
+        main = self.main.values
+        for output in outputs:
+            if output is not FULL:
+                main.append(output)
+            if output is FULL or len(main) + self.side_records >= size:
+                yield from self._take_stamped()
+                main = self.main.values
+        yield from self._take_stamped()
+
+    def _take_stamped(self) -> list[Batch]:
+        if self.stamps is not None:
+            self.main.timestamps = self.stamps.copy()
+            self.stamps.clear()
+        return self.take()
 
 
 def _emptied(batch: Batch) -> Batch:
@@ -114,6 +154,10 @@ class KeyedContext(Context, Generic[Key]):
 
     __slots__ = ("time_domain", "timer_service")
 
+    key: Key = Context.__dict__["_key"]
+    """The record's or the timer's key; None in `open`."""
+    # The slot itself under another name: reading it is no call, as that of a property would be.
+
     def __init__(
         self,
         operator: OperatorName,
@@ -128,9 +172,3 @@ class KeyedContext(Context, Generic[Key]):
         """The time, and timers of the current key."""
         self.time_domain: TimeDomain | None = None
         """In `on_timer`: of which kind of time the timer is. None otherwise."""
-
-    @property
-    def key(self) -> Key:
-        """The record's or the timer's key; None in `open`."""
-        key: Key = self._key
-        return key

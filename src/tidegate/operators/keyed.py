@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from tidegate.elements import Batch
-from tidegate.errors import InternalError, place
+from tidegate.errors import InternalError, InvalidError, place
 from tidegate.operators.context import Context, KeyedContext
 from tidegate.operators.contracts import OperatorContext
-from tidegate.operators.process import ElementFunction, ProcessOperator, UserFunction, no_key
+from tidegate.operators.process import ElementFunction, NoKey, ProcessOperator, UserFunction
 from tidegate.operators.time_to_live import TimeToLive
 from tidegate.operators.timers import TimeDomain, TimerQueue, Timers
 from tidegate.operators.user_code import describe, raise_user_error
-from tidegate.state.backend import KeyedStateBackend
+from tidegate.state.backend import KeyCursor, KeyedStateBackend
 from tidegate.state.descriptors import StateDescriptor, ValueState
 
 
@@ -31,6 +31,14 @@ def keys_of(batch: Batch, context: OperatorContext) -> list[Any]:
     if batch.keys is None:
         raise InternalError("a keyed operator got records without keys", where=place(context.operator, context.subtask))
     return batch.keys
+
+
+def cursor_over(keys: list[Any], context: OperatorContext) -> KeyCursor:
+    """What makes each of these keys of a batch the current one."""
+    try:
+        return backend_of(context).cursor_over(keys)
+    except InvalidError as error:
+        raise_user_error(error, context, "on the keys of a batch")
 
 
 class KeyedProcessOperator(ProcessOperator):
@@ -56,7 +64,6 @@ class KeyedProcessOperator(ProcessOperator):
 
     def _make_context(self, context: OperatorContext) -> Context:
         backend = backend_of(context)
-        self._set_current_key = backend.set_current_key
         self._timers = Timers(backend, context.watermark) if self._has_timers else None
         self._keyed_context: KeyedContext[Any] = KeyedContext(
             context.operator, context.subtask, context.parallelism, context.clock, self._timers
@@ -64,8 +71,8 @@ class KeyedProcessOperator(ProcessOperator):
         return self._keyed_context
 
     def process(self, batch: Batch) -> Iterator[Batch]:
-        keys_of(batch, self._operator)
-        return self._time_to_live.around(super().process(batch), len(batch))
+        cursor = cursor_over(keys_of(batch, self._operator), self._operator)
+        return self._time_to_live.around(self._run_batch(batch, self._context, cursor), len(batch))
 
     @property
     def next_timer(self) -> int | None:
@@ -89,7 +96,7 @@ class KeyedProcessOperator(ProcessOperator):
         stamped = domain == "event"
         due = queue.take_due(now, self._operator.batch_size, must_stop, stamped=stamped)
         on_timer: ElementFunction = self._function.on_timer  # type: ignore[attr-defined]
-        outputs = self._run(on_timer, self._context, due, stamped, no_key, "timer")
+        outputs = self._run(on_timer, self._context, due, stamped, NoKey(), "timer")
         return self._time_to_live.around(self._in_domain(domain, outputs), 0)
 
     def _in_domain(self, domain: TimeDomain, outputs: Iterator[Batch]) -> Iterator[Batch]:
@@ -111,13 +118,13 @@ class ReduceOperator:
         self._handle = self._backend.register(self._descriptor)
 
     def process(self, batch: Batch) -> list[Batch]:
-        function, set_current_key = self._function, self._backend.set_current_key
+        keys = keys_of(batch, self._operator)
+        function, cursor = self._function, cursor_over(keys, self._operator)
         read, update = self._handle.value, self._handle.update
         results: list[Any] = []
         value = None
         try:
-            for key, value in zip(keys_of(batch, self._operator), batch.values, strict=True):
-                set_current_key(key)
+            for cursor.key, value in zip(keys, batch.values, strict=True):
                 so_far = read()
                 reduced = value if so_far is None else function(so_far, value)
                 if reduced is None:

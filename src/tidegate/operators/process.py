@@ -9,9 +9,10 @@ from typing import Any, Protocol
 
 from tidegate.elements import Batch
 from tidegate.errors import InternalError, place
-from tidegate.operators.context import Context, OutputBuffer
+from tidegate.operators.context import FULL, Context, OutputBuffer
 from tidegate.operators.contracts import OperatorContext
 from tidegate.operators.user_code import NOT_RECORDS, as_refusal, describe, raise_user_error, refuse_outputs
+from tidegate.state.backend import KeyCursor
 from tidegate.state.descriptors import StateDescriptor, collect_descriptors
 
 ElementFunction = Callable[[Any, Any], Iterable[Any] | None]
@@ -36,7 +37,6 @@ class ProcessOperator:
         self._function = function
         self._tags = tags
         self._close: Callable[[], None] | None = None
-        self._set_current_key: Callable[[Any], object] = no_key
 
     def open(self, context: OperatorContext) -> None:
         self._operator = context
@@ -60,13 +60,13 @@ class ProcessOperator:
         return Context(context.operator, context.subtask, context.parallelism)
 
     def process(self, batch: Batch) -> Iterator[Batch]:
-        return self._run_batch(batch, self._context, self._set_current_key)
+        return self._run_batch(batch, self._context, NoKey())
 
-    def _run_batch(self, batch: Batch, context: Context, set_current_key: Callable[[Any], object]) -> Iterator[Batch]:
+    def _run_batch(self, batch: Batch, context: Context, cursor: KeyCursor) -> Iterator[Batch]:
         nothing = [None] * len(batch)
         records = zip(batch.values, batch.keys or nothing, batch.timestamps or nothing, strict=True)
         timed = batch.timestamps is not None
-        return self._run(self._functions[batch.input], context, records, timed, set_current_key)
+        return self._run(self._functions[batch.input], context, records, timed, cursor)
 
     def _run(
         self,
@@ -74,38 +74,45 @@ class ProcessOperator:
         context: Context,
         records: Iterable[tuple[Any, Any, int | None]],
         timed: bool,
-        set_current_key: Callable[[Any], object],
+        cursor: KeyCursor,
         kind: str = "record",
     ) -> Iterator[Batch]:
         """What `function` makes of each of the `records` (value, key, timestamp), `timed` when they have timestamps.
         `kind` says in errors what the values are."""
-        size = self._operator.batch_size
         waiting = OutputBuffer(self._tags, timed)
         context._collect_into(waiting)
-        main, value = waiting.main.values, None
-        outputs: Iterable[Any] | None = None
+        outputs = self._outputs(function, context, records, cursor, kind)
+        return waiting.batches_of(outputs, self._operator.batch_size)
+
+    def _outputs(
+        self,
+        function: ElementFunction,
+        context: Context,
+        records: Iterable[tuple[Any, Any, int | None]],
+        cursor: KeyCursor,
+        kind: str,
+    ) -> Iterator[Any]:
+        """Every output, each when it is asked for, as `OutputBuffer.batches_of` wants them. All user code that sees
+        records runs in this loop, so it does nothing else."""
+        waiting, size = context._buffer, self._operator.batch_size
+        stamps, has_sides = waiting.stamps, bool(self._tags)
+        value = outputs = None
         try:
             for value, key, stamp in records:
-                set_current_key(key)
-                context._key = key
+                cursor.key = context._key = key
                 context.timestamp = stamp
                 outputs = function(value, context)
                 if outputs is not None:
                     if outputs.__class__ in NOT_RECORDS:
                         refuse_outputs(outputs)
                     for output in outputs:
-                        main.append(output)
-                        if len(main) + waiting.side_records >= size:
-                            yield from waiting.take(stamp)
-                            main = waiting.main.values
-                if stamp is not None:
-                    waiting.stamp(stamp)
-                if waiting.side_records >= size:
-                    yield from waiting.take()
-                    main = waiting.main.values
+                        if stamps is not None:
+                            stamps.append(stamp)  # type: ignore[arg-type]
+                        yield output
+                if has_sides and waiting.side_records >= size:
+                    yield FULL
         except Exception as error:
             raise_user_error(as_refusal(error, outputs), self._operator, f"on {kind} {describe(value)}")
-        yield from waiting.take()
 
     def end_of_input(self) -> Iterable[Batch]:
         return ()
@@ -119,5 +126,8 @@ class ProcessOperator:
                 raise_user_error(error, self._operator, "in close")
 
 
-def no_key(_: Any) -> None:
-    """Without keyed state there is none to set."""
+class NoKey:
+    """The cursor where there is no keyed state, or where somebody else sets the key."""
+
+    __slots__ = ("key",)
+    key: Any

@@ -20,6 +20,7 @@ from tidegate.operators.contracts import Deserializer, PausingReader, SourceRead
 from tidegate.operators.stateless import FAIL, FunctionOperator
 from tidegate.operators.timestamps import Timestamper
 from tidegate.operators.user_code import OnError, raise_user_error
+from tidegate.operators.watching import watched_by
 
 _logger = logging.getLogger(__name__)
 
@@ -94,6 +95,10 @@ class SourceInput:
             if fetched.finished:
                 self._progress.ended(split.id)
         return Batch(fetched.values, None, fetched.timestamps)
+
+    def watched(self) -> Sequence[int]:
+        """On what arrives that for which the last `poll` found nothing; nothing where that is not known."""
+        return () if self._is_aligned else watched_by(self._reader)
 
     def align(self, bound: int) -> None:
         """Splits whose watermark is beyond `bound` are not to be read until it is told anew."""

@@ -116,27 +116,27 @@ class FlatMapOperator(FunctionOperator):
     """
 
     def process(self, batch: Batch) -> Iterator[Batch]:
-        function, size, held = self._function, self._context.batch_size, not self._on_error.fails
         waiting = OutputBuffer((), batch.timestamps is not None)
         rejected: list[int] = []
-        records, nothing = waiting.main.values, [None] * len(batch)
-        for position, (value, stamp) in enumerate(zip(batch.values, batch.timestamps or nothing, strict=True)):
+        yield from waiting.batches_of(self._outputs(batch, waiting.stamps, rejected), self._context.batch_size)
+        yield from self._rejected(pick(batch, rejected))
+
+    def _outputs(self, batch: Batch, stamps: list[int] | None, rejected: list[int]) -> Iterator[Any]:
+        """As `OutputBuffer.batches_of` wants them; the positions of failing records go to `rejected`."""
+        function, held = self._function, not self._on_error.fails
+        times = batch.timestamps or [0] * len(batch)
+        for position, (value, stamp) in enumerate(zip(batch.values, times, strict=True)):
             try:
                 outputs = function(value)
                 if outputs.__class__ in NOT_RECORDS:
                     refuse_outputs(outputs)
                 for output in list(outputs) if held else outputs:
-                    records.append(output)
-                    if len(records) >= size:
-                        yield from waiting.take(stamp)
-                        records = waiting.main.values
+                    if stamps is not None:
+                        stamps.append(stamp)
+                    yield output
             except Exception as error:
                 self._failed(value, error)
                 rejected.append(position)
-            if stamp is not None:
-                waiting.stamp(stamp)
-        yield from waiting.take()
-        yield from self._rejected(pick(batch, rejected))
 
 
 class UnionOperator(StatelessOperator):

@@ -25,11 +25,11 @@ EVENT_TIMERS: InternalMapState[int, bool] = InternalMapState(int, bool, name=".e
 
 TimeDomain = Literal["processing", "event"]
 """The two kinds of time (in Flink: TimeDomain)."""
-Entry = tuple[int, bytes]
-"""When, and the key as canonical bytes: so equal times fire in the same order in every attempt."""
+Due = tuple[int, Any, int | None]
+"""A timer that is taken: its time, its key, and the timestamp of what comes of it."""
 _END_OF_TIME = 2**63
 _MOST_STALE = 64
-"""Entries of deleted timers that the heap may hold, beside as many as there are timers."""
+"""Times without a timer that the heap may hold, beside as many as have any."""
 
 
 class Timers:
@@ -106,37 +106,45 @@ class TimerService:
 
 
 class TimerQueue:
-    """All timers on one kind of time of one operator of one subtask, kept as `descriptor`. `backend` is restored."""
+    """All timers on one kind of time of one operator of one subtask, kept as `descriptor`. `backend` is restored.
+
+    The index has the keys of each time together: a window that ends is one time for all of its keys. They are put in
+    order when that time is due, by a heap, which can stop after any of them.
+    """
 
     def __init__(self, backend: KeyedStateBackend, descriptor: InternalMapState[int, bool]) -> None:
         self._backend = backend
         self._name = descriptor.name
         self._state = backend.register(descriptor)
-        self._timers: dict[Entry, Any] = {}
-        """Every timer, with its key."""
-        self._heap: list[Entry] = []
-        """The same, and some that were deleted."""
+        self._timers: dict[int, dict[bytes, Any]] = {}
+        """Every timer: by time and the key's canonical bytes the key. So equal times fire in the same order in every
+        attempt."""
+        self._times: list[int] = []
+        """A heap of the times, and some that have no timer any more."""
+        self._due: dict[int, list[bytes]] = {}
+        """Of times at which some timers have fired, a heap of the others, and some that were deleted."""
 
     def load(self) -> None:
         """Index what was restored. Afterwards some key is the current one: call it when there need be none."""
         for key in list(self._backend.keys(self._name)):
             self._backend.set_current_key(key)
             encoded, times = encode_key(key), self._state.keys()
-            self._timers.update({(timestamp, encoded): key for timestamp in times})
+            for timestamp in times:
+                self._timers.setdefault(timestamp, {})[encoded] = key
         self._rebuild()
 
     @property
     def next(self) -> int | None:
         """When the earliest is due."""
-        heap = self._heap
-        while heap and heap[0] not in self._timers:
-            heapq.heappop(heap)
-        return heap[0][0] if heap else None
+        times = self._times
+        while times and times[0] not in self._timers:
+            heapq.heappop(times)
+        return times[0] if times else None
 
     @property
     def last(self) -> int | None:
-        """When the latest is due. Looks at all of them."""
-        return max((timestamp for timestamp, _ in self._timers), default=None)
+        """When the latest is due. Looks at all times."""
+        return max(self._timers, default=None)
 
     def is_due(self, now: int) -> bool:
         """Whether there is one for that time or an earlier one."""
@@ -146,38 +154,65 @@ class TimerQueue:
     def register(self, timestamp: int, key: Any) -> None:
         """For `key`, which is the current one."""
         self._state.put(timestamp, True)
-        entry = (timestamp, encode_key(key))
-        if entry not in self._timers:
-            self._timers[entry] = key
-            heapq.heappush(self._heap, entry)
+        encoded = encode_key(key)
+        at_that_time = self._timers.get(timestamp)
+        if at_that_time is None:
+            self._timers[timestamp] = {encoded: key}
+            heapq.heappush(self._times, timestamp)
+        elif encoded not in at_that_time:
+            at_that_time[encoded] = key
+            if timestamp in self._due:
+                heapq.heappush(self._due[timestamp], encoded)
 
     def delete(self, timestamp: int, key: Any) -> None:
         """For `key`, which is the current one."""
         self._state.remove(timestamp)
-        self._timers.pop((timestamp, encode_key(key)), None)
-        if len(self._heap) > 2 * len(self._timers) + _MOST_STALE:
+        at_that_time = self._timers.get(timestamp)
+        if at_that_time is not None:
+            at_that_time.pop(encode_key(key), None)
+            if not at_that_time:
+                self._forget(timestamp)
+        if len(self._times) > 2 * len(self._timers) + _MOST_STALE:
             self._rebuild()
 
-    def take_due(
-        self, now: int, most: int, must_stop: Callable[[], bool], *, stamped: bool = False
-    ) -> Iterator[tuple[int, Any, int | None]]:
+    def take_due(self, now: int, most: int, must_stop: Callable[[], bool], *, stamped: bool = False) -> Iterator[Due]:
         """Timers that are due at `now`, in order, at most `most`, until `must_stop`: each with its key, which is then
         the current one, and the timestamp of its outputs, which is its time when they are `stamped`. Whoever takes one
         fires it: it is gone."""
-        for number in range(most):
-            if number and must_stop():
-                return
-            timestamp = self.next
-            if timestamp is None or timestamp > now:
-                return
-            key = self._timers.pop(heapq.heappop(self._heap))
-            self._backend.set_current_key(key)
-            self._state.remove(timestamp)
-            yield timestamp, key, timestamp if stamped else None
+        set_current_key, remove, times = self._backend.set_current_key, self._state.remove, self._times
+        left = most
+        while left and (timestamp := self.next) is not None and timestamp <= now:
+            at_that_time, due = self._timers[timestamp], self._due_at(timestamp)
+            # Whoever gets a timer may register an earlier one, and delete others.
+            while left and at_that_time and times[0] == timestamp:
+                if left < most and must_stop():
+                    return
+                encoded = heapq.heappop(due)
+                if encoded not in at_that_time:
+                    continue
+                left -= 1
+                key = at_that_time.pop(encoded)
+                if not at_that_time:
+                    self._forget(timestamp)
+                set_current_key(key)
+                remove(timestamp)
+                yield timestamp, key, timestamp if stamped else None
+
+    def _due_at(self, timestamp: int) -> list[bytes]:
+        due = self._due.get(timestamp)
+        if due is None:
+            due = self._due[timestamp] = list(self._timers[timestamp])
+            heapq.heapify(due)
+        return due
+
+    def _forget(self, timestamp: int) -> None:
+        """There is no timer for that time any more."""
+        del self._timers[timestamp]
+        self._due.pop(timestamp, None)
 
     def _rebuild(self) -> None:
-        self._heap = list(self._timers)
-        heapq.heapify(self._heap)
+        self._times[:] = self._timers
+        heapq.heapify(self._times)
 
 
 def milliseconds(now: Now) -> int:

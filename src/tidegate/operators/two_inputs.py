@@ -12,7 +12,7 @@ from tidegate.errors import InvalidError
 from tidegate.operators.context import Context
 from tidegate.operators.contracts import OperatorContext
 from tidegate.operators.keyed import KeyedProcessOperator
-from tidegate.operators.process import ProcessOperator, UserFunction, no_key
+from tidegate.operators.process import NoKey, ProcessOperator, UserFunction
 from tidegate.state.descriptors import StateDescriptor, collect_descriptors
 
 BROADCAST_INPUT = 1
@@ -64,7 +64,7 @@ class KeyedBroadcastProcessOperator(KeyedProcessOperator):
     def process(self, batch: Batch) -> Iterator[Batch]:
         if batch.input == BROADCAST_INPUT:
             self._switch_to_broadcast(True)
-            return self._run_batch(batch, self._broadcast_context, no_key)
+            return self._run_batch(batch, self._broadcast_context, NoKey())
         self._switch_to_broadcast(False)
         return super().process(batch)
 

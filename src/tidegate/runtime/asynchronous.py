@@ -109,6 +109,11 @@ class AsyncStage:
         going_on = self._queue.take(self._context.batch_size)
         return Ended(going_on.is_drained) if isinstance(going_on, EndOfInput) else going_on
 
+    @property
+    def has_records(self) -> bool:
+        """As the gate's: also while nothing is taken in because too many wait for answers."""
+        return self._gate.has_records
+
     def abandon(self, checkpoint: CheckpointId) -> None:
         """As the gate's."""
         self._gate.abandon(checkpoint)

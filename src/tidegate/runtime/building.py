@@ -53,6 +53,7 @@ class TaskPorts:
     send_data: Callable[[WorkerIndex, bytes], None]
     send_control: Callable[[ToJobManager], None]
     calls: AsyncCalls | None = None
+    stopwatch: Clock | None = None
 
 
 class Channels:
@@ -130,6 +131,7 @@ class TaskBuilder:
             watermark=watermark,
             watermark_turns=self._turns(id, progress) if progress is not None else None,
             sink=nodes[-1].name if nodes[-1].sink is not None else None,
+            stopwatch=self._ports.stopwatch,
         )
         late: list[Task] = []
         parts.sink_driver = self._sink_driver(nodes[-1], vertex, id, lambda: late[0])

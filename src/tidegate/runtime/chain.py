@@ -66,6 +66,10 @@ class Chain:
         self._records_out = [0] * len(operators)
         self._working: list[tuple[int, Iterator[Batch]]] = []
         """Who is being asked for output, innermost last."""
+        self._position = 0
+        """Who is at work, or was last."""
+        self.watch: Callable[[int], None] | None = None
+        """Told when the operator at a position has been at work, where somebody wants to know for how long."""
         self._plan: list[_Advance | _End] = []
         """What operators are still to be told, the next one last: each is told when all that those before it had to
         say about the same has passed it."""
@@ -92,6 +96,11 @@ class Chain:
     def ended(self) -> bool:
         """Whether the input has ended and what the operators do at the end is done."""
         return self._input_ended and self.idle
+
+    @property
+    def at_work(self) -> OperatorName:
+        """Which operator is at work, or was last: for somebody who looks from another thread."""
+        return self._names[self._position]
 
     @property
     def counts(self) -> tuple[OperatorCounts, ...]:
@@ -151,7 +160,10 @@ class Chain:
             if not self._working and not self._tell_next():
                 continue
             position, outputs = self._working[-1]
+            self._position = position
             batch = next(outputs, None)
+            if self.watch is not None:
+                self.watch(position)
             if batch is None:
                 self._working.pop()
                 continue
@@ -167,6 +179,7 @@ class Chain:
     def _tell_next(self) -> bool:
         """Carry out the next item of the plan; False when nothing comes of it."""
         told = self._plan[-1]
+        self._position = told.position
         operator = self._operators[told.position]
         if isinstance(told, _End):
             self._plan.pop()
@@ -187,8 +200,11 @@ class Chain:
             raise InternalError(f"work was given to the chain of {self._names[0]} while it {state}")
 
     def _enter(self, position: int, batch: Batch) -> None:
+        self._position = position
         self._records_in[position] += len(batch)
         self._working.append((position, iter(self._operators[position].process(batch))))
+        if self.watch is not None:
+            self.watch(position)
 
 
 def _has_timers(operator: Operator) -> TypeGuard[TimerOperator]:

@@ -171,12 +171,36 @@ class OperatorMetrics(msgspec.Struct, frozen=True, array_like=True):
     records_in: int
     records_out: int
     records_skipped: int
+    busy_share: int = 0
+    """Thousandths of its task's busy time that it needs itself; the rest is the engine's."""
+
+
+class TaskTimes(msgspec.Struct, frozen=True, array_like=True):
+    """What a task does with its time. Milliseconds a second of the last while, which add up to 1000, and seconds since
+    it was ready."""
+
+    task: TaskId
+    busy_time_ms_per_second: int
+    idle_time_ms_per_second: int
+    back_pressured_time_ms_per_second: int
+    busy_time: float
+    idle_time: float
+    back_pressured_time: float
 
 
 class WorkerMetrics(msgspec.Struct, frozen=True, tag=True):
     """Sent about once a second; a lost one does nothing."""
 
     operators: tuple[OperatorMetrics, ...]
+    tasks: tuple[TaskTimes, ...] = ()
+
+    def says_the_same(self, other: "WorkerMetrics") -> bool:
+        """Whether nothing but time has passed. Of a task that goes on as before, the sums alone are no news."""
+        return self.operators == other.operators and all(
+            (a.busy_time_ms_per_second, a.back_pressured_time_ms_per_second)
+            == (b.busy_time_ms_per_second, b.back_pressured_time_ms_per_second)
+            for a, b in zip(self.tasks, other.tasks, strict=True)
+        )
 
 
 ToWorker = (

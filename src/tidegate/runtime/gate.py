@@ -80,6 +80,14 @@ class InputGate:
                 return event
         return None
 
+    @property
+    def has_records(self) -> bool:
+        """Whether records have come that may be read now."""
+        return any(
+            channel.has_records and not is_blocked
+            for channel, is_blocked in zip(self._inputs, self._blocked, strict=True)
+        )
+
     def abandon(self, checkpoint: CheckpointId) -> None:
         """`checkpoint` will not complete: do not wait for its barriers, ignore them when they come."""
         if self._aligning is not None and self._aligning <= checkpoint:

@@ -1,6 +1,8 @@
 """How much work a task takes at once, and how often it asks a source that has nothing. Pure arithmetic over measured
 times."""
 
+from collections.abc import Sequence
+
 from tidegate.elements import Batch
 from tidegate.errors import InternalError
 
@@ -8,6 +10,8 @@ FIRST_LIMIT = 64
 """Records of the first batches, before anything is known about how long a record takes."""
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.002, 0.05
 """Seconds between two polls of a source that has nothing; the pause doubles."""
+WATCHED_PAUSE = 0.25
+"""Seconds between two polls of a source that has nothing and is watched."""
 
 
 class BatchPacer:
@@ -58,16 +62,24 @@ class Pieces:
 
 
 class SourcePoll:
-    """When to ask a source again. Times in monotonic seconds."""
+    """When to ask a source again. Times in monotonic seconds.
+
+    What is watched may stay readable although nothing is found, so it is never looked at more often than in the
+    shortest pause.
+    """
 
     def __init__(self) -> None:
         self._next_at = 0.0
         self._pause = SHORTEST_PAUSE
+        self._asked_at = 0.0
+        self._watched: Sequence[int] = ()
 
     def is_due(self, now: float) -> bool:
         return now >= self._next_at
 
-    def found_nothing(self, now: float) -> None:
+    def found_nothing(self, now: float, watched: Sequence[int] = ()) -> None:
+        """`watched`: the descriptors on which something will come."""
+        self._asked_at, self._watched = now, watched
         self._next_at = now + self._pause
         self._pause = min(2 * self._pause, LONGEST_PAUSE)
 
@@ -75,6 +87,28 @@ class SourcePoll:
         """It had something: ask at once."""
         self._next_at = 0.0
         self._pause = SHORTEST_PAUSE
+        self._watched = ()
+
+    def arrived(self) -> None:
+        """On what is watched."""
+        if self._watched:
+            self._next_at = 0.0
 
     def next_at(self, now: float) -> float:
         return max(now, self._next_at)
+
+    def watched(self, now: float) -> Sequence[int]:
+        """What to look at until `patient_at`."""
+        return self._watched if now >= self._asked_at + SHORTEST_PAUSE else ()
+
+    def patient_at(self, now: float) -> float:
+        """As `next_at`, for who says when something arrives."""
+        if not self._watched or self._next_at == 0.0:
+            return self.next_at(now)
+        pause = WATCHED_PAUSE if now >= self._asked_at + SHORTEST_PAUSE else SHORTEST_PAUSE
+        return max(now, self._asked_at + pause)
+
+
+def earliest(*times: float | None) -> float | None:
+    """None: never."""
+    return min((at for at in times if at is not None), default=None)

@@ -15,9 +15,8 @@ from typing import Any
 from tidegate.elements import Barrier, Batch, EndOfInput, Watermark
 from tidegate.errors import InternalError
 from tidegate.graph.logical import Partitioning
-from tidegate.ids import KeyGroup
 from tidegate.runtime.channels import OutputChannel
-from tidegate.state.key_groups import GroupCache, subtask_of
+from tidegate.state.key_groups import SubtaskCache
 
 
 class Output:
@@ -141,22 +140,19 @@ class _HashRouter:
 
     def __init__(self, parallelism: int, max_parallelism: int) -> None:
         self._parallelism = parallelism
-        self._groups = GroupCache(max_parallelism).groups
-        self._subtask_of_group = [
-            subtask_of(KeyGroup(group), parallelism, max_parallelism) for group in range(max_parallelism)
-        ]
+        self._subtasks = SubtaskCache(parallelism, max_parallelism).subtasks
 
     def split(self, batch: Batch) -> list[tuple[int, Batch]]:
         """Target subtask and records, for each target that gets some; the batch itself when one gets all."""
         if batch.keys is None:
             raise InternalError("a batch without keys came to an edge that is partitioned by key")
-        targets: list[int] = list(map(self._subtask_of_group.__getitem__, self._groups(batch.keys)))
+        targets = self._subtasks(batch.keys)
         if targets.count(targets[0]) == len(targets):
             return [(targets[0], batch)]
         parts = self._distribute(batch, batch.keys, targets)
         return [(target, part) for target, part in enumerate(parts) if part.values]
 
-    def _distribute(self, batch: Batch, keys: list[Any], targets: list[int]) -> list[Batch]:
+    def _distribute(self, batch: Batch, keys: list[Any], targets: Sequence[int]) -> list[Batch]:
         columns: list[tuple[list[Any], list[Any]]] = [([], []) for _ in range(self._parallelism)]
         appends = [(values.append, part_keys.append) for values, part_keys in columns]
         for target, value, key in zip(targets, batch.values, keys, strict=True):

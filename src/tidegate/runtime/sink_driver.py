@@ -26,6 +26,7 @@ from tidegate.errors import (
 from tidegate.failpoints import reach
 from tidegate.ids import CheckpointId, TransactionalId
 from tidegate.operators.contracts import TransactionalSink
+from tidegate.operators.flushing import FlushingSink
 from tidegate.runtime.ports import Executor
 
 ROOM_RETRY = 0.003
@@ -123,6 +124,9 @@ class SinkDriver:
                 self._run(lambda: self._sink.begin(id), lambda handle: self._opened(id, handle))
             case t.PrepareTransaction(id):
                 handle = self._handles.pop(id)
+                if isinstance(self._sink, FlushingSink):
+                    flush = self._sink.flush
+                    self._run(lambda: flush(handle), lambda _: self._handle(t.Flushed(id)))
                 self._run(lambda: self._sink.prepare(handle), lambda made: self._handle(t.Prepared(id, made)))
             case t.CheckPending(checkpoint, committables):
                 self._run(lambda: self._sink.check(committables), lambda _: self._handle(t.Checked(checkpoint)))

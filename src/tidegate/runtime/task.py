@@ -21,18 +21,12 @@ from tidegate.errors import ErrorKind, Failure, InternalError, failure_of, place
 from tidegate.failpoints import reach
 from tidegate.ids import CheckpointId
 from tidegate.operators.source import SourceInput
+from tidegate.runtime.busyness import Busyness, Condition
 from tidegate.runtime.chain import Chain
-from tidegate.runtime.control import (
-    Drain,
-    OperatorMetrics,
-    TaskEnded,
-    TaskFailed,
-    TaskRunning,
-    ToJobManager,
-)
+from tidegate.runtime.control import Drain, OperatorMetrics, TaskEnded, TaskFailed, TaskRunning, ToJobManager
 from tidegate.runtime.event_time import TaskEventTime
 from tidegate.runtime.gate import AlignedBarrier, Ended
-from tidegate.runtime.pacing import Pieces, SourcePoll
+from tidegate.runtime.pacing import Pieces, SourcePoll, earliest
 from tidegate.runtime.ports import Executor
 from tidegate.runtime.snapshots import StateTooLarge
 from tidegate.runtime.task_parts import TaskParts
@@ -49,6 +43,9 @@ class Progress(msgspec.Struct, frozen=True):
     """Monotonic seconds; None: no deadline."""
     due_at: float | None = None
     """As `wake_at`, but for looking at a source again that had nothing."""
+    patient_at: float | None = None
+    """As `wake_at`, for who calls `arrived` when one of `watched` becomes readable."""
+    watched: Sequence[int] = ()
 
 
 class _Assignment(msgspec.Struct, frozen=True):
@@ -88,6 +85,7 @@ class Task:
         self._worked_on_it = 0.0
         """Seconds that it took so far, without those in which the task waited for room or for its turn."""
         self._step_ends_at = 0.0
+        self.busyness = Busyness(parts.id, self._chain, parts.stopwatch)
         self._is_open = False
         self._is_announced = False
         self._input_has_ended = False
@@ -140,6 +138,10 @@ class Task:
         if self._parts.source is not None:
             self._orders.append(checkpoint)
 
+    def arrived(self) -> None:
+        """Something became readable that is watched."""
+        self._source_poll.arrived()
+
     def drain(self, order: Drain) -> None:
         """Sources only: the input ends here."""
         if self._parts.source is not None:
@@ -161,10 +163,7 @@ class Task:
 
     def metrics(self) -> list[OperatorMetrics]:
         skipped = {name: getattr(operator, "records_skipped", 0) for name, operator, _ in self._parts.operators}
-        return [
-            OperatorMetrics(self.id, count.name, count.records_in, count.records_out, skipped[count.name])
-            for count in self._chain.counts
-        ]
+        return self.busyness.operators(skipped)
 
     # -- stepping --
 
@@ -179,8 +178,9 @@ class Task:
             return Progress(True, None)
 
     def _step(self) -> Progress:
-        now = self._clock.now().monotonic
+        began = now = self._clock.now().monotonic
         self._step_ends_at = now + self._parts.step_target
+        self.busyness.begins()
         self._announce()
         if self._parts.sink_driver is not None:
             self._parts.sink_driver.wake()
@@ -197,8 +197,19 @@ class Task:
             if now >= self._step_ends_at:
                 break
         self._event_time.stepped(now, can_go_on, can_go_on and now < self._step_ends_at)
+        if self._is_announced:
+            left = None if now >= self._step_ends_at else self._condition(can_go_on)
+            self.busyness.stepped(began, now, worked, left)
         due_at = self._due_at(now, can_go_on)
-        return Progress(worked, self._wake_at(now, can_go_on, due_at), due_at)
+        poll = self._source_poll
+        if self._parts.source is None or self._input_has_ended or not can_go_on:
+            return Progress(worked, due_at, due_at, due_at)
+        times = (earliest(due_at, poll.next_at(now)), due_at, earliest(due_at, poll.patient_at(now)))
+        return Progress(worked, *times, poll.watched(now))
+
+    def _condition(self, can_go_on: bool) -> Condition:
+        has_begun = bool(self._pieces) or not self._chain.idle
+        return self._parts.condition(can_go_on, has_begun, self._input_has_ended)
 
     def _announce(self) -> None:
         if not self._is_announced and self._parts.is_ready:
@@ -217,6 +228,8 @@ class Task:
 
     def _advance(self, now: float) -> bool:
         """One piece of work; False when there is none."""
+        if self._chain.watch is not None:
+            self.busyness.goes_on(now)
         if not self._chain.idle:
             self._drive(now)
             return True
@@ -283,7 +296,7 @@ class Task:
             return False
         batch = source.poll(self._parts.pacer.limit)
         if batch is None:
-            self._source_poll.found_nothing(now)
+            self._source_poll.found_nothing(now, source.watched())
             return False
         if batch.values:
             self._source_poll.reset()
@@ -312,12 +325,6 @@ class Task:
             output.broadcast(self._end)
         self._send(TaskEnded(self.id))
 
-    def _wake_at(self, now: float, can_go_on: bool, due_at: float | None) -> float | None:
-        if self._parts.source is None or self._input_has_ended or not can_go_on:
-            return due_at
-        poll_at = self._source_poll.next_at(now)
-        return poll_at if due_at is None else min(due_at, poll_at)
-
     def _due_at(self, now: float, can_go_on: bool) -> float | None:
         deadlines = [output.next_deadline for output in self._outputs]
         due = self._timers.wake_at
@@ -329,7 +336,7 @@ class Task:
             deadlines.append(self._parts.stage.wake_at)
         if not self._input_has_ended and can_go_on:
             deadlines.append(self._event_time.wake_at(now))
-        return min((at for at in deadlines if at is not None), default=None)
+        return earliest(*deadlines)
 
     # -- checkpoints --
 

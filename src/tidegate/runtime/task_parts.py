@@ -4,12 +4,14 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
+from tidegate.clock import Clock
 from tidegate.elements import MIN_WATERMARK
 from tidegate.graph.physical import Vertex
 from tidegate.ids import Attempt, OperatorName, TaskId
 from tidegate.operators.contracts import Operator, OperatorContext
 from tidegate.operators.source import SourceInput
 from tidegate.runtime.asynchronous import AsyncStage
+from tidegate.runtime.busyness import Condition
 from tidegate.runtime.event_time import WatermarkTurns
 from tidegate.runtime.gate import InputGate
 from tidegate.runtime.pacing import BatchPacer
@@ -42,12 +44,22 @@ class TaskParts:
     sink_driver: SinkDriver | None = field(default=None)
     stage: AsyncStage | None = None
     """Of a task whose first operator is asynchronous; it is then the gate, too."""
+    stopwatch: Clock | None = None
+    """What tells how long operators take, where somebody wants to know."""
 
     @property
     def is_ready(self) -> bool:
         """Whether everything that `start` began is open."""
         is_sink_open = self.sink_driver is None or self.sink_driver.is_open
         return is_sink_open and (self.stage is None or self.stage.is_open)
+
+    def condition(self, can_go_on: bool, has_begun: bool, has_ended: bool) -> Condition:
+        """Of a task that has done what it could: has it room for what comes of its work, begun work, any input?"""
+        if can_go_on:
+            # Input that nobody takes in waits for answers to what was taken before.
+            return Condition.BUSY if self.stage is not None and self.stage.has_records else Condition.IDLE
+        has_input = not has_ended and (self.gate is None or self.gate.has_records)
+        return Condition.BACK_PRESSURED if has_begun or has_input else Condition.IDLE
 
     def start(self) -> None:
         """The operators are open: begin to open the sink's first transaction, and what is called asynchronously."""

@@ -31,6 +31,7 @@ from tidegate.runtime.control import (
     WorkerReady,
 )
 from tidegate.runtime.local_copies import LocalCopies, local_copies
+from tidegate.runtime.pacing import earliest
 from tidegate.runtime.ports import AsyncCalls, Executor
 from tidegate.runtime.state_backends import state_backends
 from tidegate.runtime.task import Progress, Task
@@ -52,6 +53,9 @@ class WorkerPorts:
     clock: Clock
     calls: AsyncCalls | None = None
     """Who makes the calls of asynchronous operators; needed by programs that have some."""
+    stopwatch: Clock | None = None
+    """By which operators are timed. None where nobody wants to know what tasks do with their time: in a simulated world
+    each look at a clock, and each report, takes time itself."""
 
 
 class Worker:
@@ -70,6 +74,8 @@ class Worker:
         self._tidy: Callable[[], None] | None = None
         """Removes what earlier attempts left on this machine; None when there is nothing to be done any more."""
         self._copies: LocalCopies | None = None
+        self.is_open = False
+        """All tasks are restored and open, and may step."""
         self._metrics_at = 0.0
         self._last_metrics: WorkerMetrics | None = None
         self.is_stopped = False
@@ -117,9 +123,18 @@ class Worker:
         """One step of each task."""
         steps = [task.step() for task in self._tasks.values()]
         self._report()
-        deadlines = [step.wake_at for step in steps if step.wake_at is not None]
-        due = [step.due_at for step in steps if step.due_at is not None]
-        return Progress(any(step.worked for step in steps), min(deadlines, default=None), min(due, default=None))
+        return Progress(
+            any(step.worked for step in steps),
+            earliest(*(step.wake_at for step in steps)),
+            earliest(*(step.due_at for step in steps)),
+            earliest(*(step.patient_at for step in steps)),
+            tuple(descriptor for step in steps for descriptor in step.watched),
+        )
+
+    def arrived(self) -> None:
+        """Something became readable that the last step's progress names."""
+        for task in self._tasks.values():
+            task.arrived()
 
     def close(self) -> None:
         """Let go of everything; open transactions stay as they are."""
@@ -135,7 +150,13 @@ class Worker:
         store = self._ports.open_store(deploy.storage, deploy.job)
         outside = self._ports
         ports = TaskPorts(
-            outside.executor, outside.clock, store, outside.send_data, outside.send_control, outside.calls
+            outside.executor,
+            outside.clock,
+            store,
+            outside.send_data,
+            outside.send_control,
+            outside.calls,
+            outside.stopwatch,
         )
         channels = Channels(self._index, physical, deploy, ports)
         backends = state_backends(deploy)
@@ -161,6 +182,7 @@ class Worker:
                 if not deploy.options.allow_non_restored_state:
                     for name, states in task.state.unclaimed.items():
                         self._refuse_unclaimed(name, states)
+            self.is_open = True
 
         # Stopped meanwhile, nobody is there to claim what was read.
         if self._tasks:
@@ -225,7 +247,9 @@ class Worker:
         self._send_metrics()
 
     def _send_metrics(self) -> None:
-        metrics = WorkerMetrics(tuple(row for task in self._tasks.values() for row in task.metrics()))
-        if metrics != self._last_metrics:
-            self._last_metrics = metrics
+        tasks = self._tasks.values()
+        times = () if self._ports.stopwatch is None else tuple(task.busyness.times() for task in tasks)
+        metrics = WorkerMetrics(tuple(row for task in tasks for row in task.metrics()), times)
+        last, self._last_metrics = self._last_metrics, metrics
+        if last is None or not metrics.says_the_same(last):
             self._ports.send_control(metrics)

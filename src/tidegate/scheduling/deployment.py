@@ -146,7 +146,13 @@ class Deployment:
             return []
         self._enumerators = {node.name: self._enumerator(node) for node in self._graph.sources}
         self._unpinned = frozenset(node.name for node in self._graph.sources if self._begins_at_end(node))
-        self._coordinator = Coordinator(self._settings.checkpoints, self._plan(), self._enumerators, self._highest)
+        self._coordinator = Coordinator(
+            self._settings.checkpoints,
+            self._plan(),
+            self._enumerators,
+            self._highest,
+            goes_on=self._manifest is not None,
+        )
         peers = tuple(self._addresses[worker] for worker in sorted(self._addresses))
         return [self._send(worker, self._deploy_message(worker, peers)) for worker in sorted(self._addresses)]
 

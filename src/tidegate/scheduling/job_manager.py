@@ -76,13 +76,12 @@ class JobManager(JobLife):
                 return self._stop(now)
             case p.CheckpointWanted():
                 return self._deployed(lambda d: d.coordinate(checkpoints.TriggerNow(), now), now)
-            case p.SavepointWanted() | p.StopWithCheckpointWanted() | p.SavepointExported() | p.SavepointNotExported():
-                return self._of_requests(event, now)
+            case p.StatusWanted() | p.SavepointWanted() | p.StopWithCheckpointWanted():
+                return self._asked(event, now)
             case p.Wake():
                 return self._wake(now)
-            case p.CleanedUp():
-                self._housekeeping.cleaned_up(event, self._ledger)
-                return []
+            case p.CleanedUp() | p.SavepointExported() | p.SavepointNotExported():
+                return self._side_work_done(event, now)
             case p.OldWorkersEnded():
                 self._beginning.old_takeover = None
                 return self._recover(now) if self.phase is Phase.ENDING_OLD else []
@@ -302,17 +301,21 @@ class JobManager(JobLife):
 
     # -- requests --
 
-    def _of_requests(
-        self,
-        event: p.SavepointWanted | p.StopWithCheckpointWanted | p.SavepointExported | p.SavepointNotExported,
-        now: Now,
+    def _asked(
+        self, event: p.StatusWanted | p.SavepointWanted | p.StopWithCheckpointWanted, now: Now
     ) -> list[p.Command]:
-        match event:
-            case p.SavepointWanted() | p.StopWithCheckpointWanted():
-                deadline = now.monotonic + self._settings.stop_patience
-                return self._requests.asked(event, self._newest, deadline) + self._ask_for_checkpoint(now)
-            case p.SavepointExported() | p.SavepointNotExported():
-                return self._exported(event, now)
+        if isinstance(event, p.StatusWanted):
+            return [p.Reply(event.request, text=msgspec.json.encode(self.status(now)).decode())]
+        deadline = now.monotonic + self._settings.stop_patience
+        return self._requests.asked(event, self._newest, deadline) + self._ask_for_checkpoint(now)
+
+    def _side_work_done(
+        self, event: p.CleanedUp | p.SavepointExported | p.SavepointNotExported, now: Now
+    ) -> list[p.Command]:
+        if not isinstance(event, p.CleanedUp):
+            return self._exported(event, now)
+        self._housekeeping.cleaned_up(event, self._ledger)
+        return []
 
     def _ask_for_checkpoint(self, now: Now) -> list[p.Command]:
         """Now that the job runs, or as soon as it does."""

@@ -120,6 +120,13 @@ class StopWanted(msgspec.Struct, frozen=True):
     """Ctrl-C, SIGTERM: end cleanly."""
 
 
+class StatusWanted(msgspec.Struct, frozen=True):
+    """Somebody asks how the job is; answered at once with `Reply`, whose text is a `JobStatus` as JSON."""
+
+    request: str
+    """Tells it from others."""
+
+
 class SavepointWanted(msgspec.Struct, frozen=True):
     """Somebody asks for a savepoint; answered with `Reply`."""
 
@@ -188,6 +195,7 @@ Event = (
     | CleanedUp
     | StepFailed
     | CheckpointWanted
+    | StatusWanted
     | SavepointWanted
     | StopWithCheckpointWanted
     | SavepointExported

@@ -8,7 +8,7 @@ The life of a backend: `restore` (if there is anything), `register` for each dec
 barrier `capture`, and `Capture.store` beside what follows; later `completed` or `abandoned` for that checkpoint.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 from tidegate.checkpoint.protocol import OperatorSnapshot, StateHandle, StateInfo
@@ -71,6 +71,29 @@ class Maintenance(Protocol):
         ...
 
 
+class KeyCursor(Protocol):
+    """Makes keys the current one: setting `key` is as quick as it can be, because it is done for every record."""
+
+    key: Any
+
+
+class CallingCursor:
+    """A cursor for backends that must hear of each key."""
+
+    __slots__ = ("_set",)
+
+    def __init__(self, set_current_key: Callable[[Any], object]) -> None:
+        self._set = set_current_key
+
+    @property
+    def key(self) -> Any:
+        raise AttributeError("key")
+
+    @key.setter
+    def key(self, key: Any) -> None:
+        self._set(key)
+
+
 class KeyedStateBackend(Protocol):
     """State of one operator, one subtask, by key."""
 
@@ -92,6 +115,12 @@ class KeyedStateBackend(Protocol):
 
     def set_current_key(self, key: Any) -> None:
         """Handles now mean the state of `key`."""
+        ...
+
+    def cursor_over(self, keys: list[Any]) -> KeyCursor:
+        """What makes each of `keys` the current one, as `set_current_key` does, when its `key` is set to it. No other
+        key may be given to it. Raises as that, for all of them at once. Good until `set_current_key` or this is called
+        again."""
         ...
 
     def keys(self, name: str) -> Iterator[Any]:

@@ -14,8 +14,8 @@ The contract, for all kinds alike:
 * Handles work while a record is processed; without a current key they raise InvalidError.
 """
 
-from collections.abc import Iterable, Iterator
-from typing import Protocol, TypeVar, overload
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Protocol, TypeVar, overload, runtime_checkable
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -87,6 +87,23 @@ class MapHandle(Protocol[K, V]):
     def is_empty(self) -> bool: ...
 
     def clear(self) -> None: ...
+
+
+@runtime_checkable
+class FoldingHandle(Protocol):
+    """What a `MapHandle` can do besides, where that is quicker than one record after the other."""
+
+    def fold(
+        self,
+        key: Any,
+        owners: Iterable[Any],
+        values: Iterable[Any],
+        add: Callable[[Any, Any], Any],
+        begin: Callable[[Any], Any],
+    ) -> None:
+        """For each of `values`, in order, with its owner as the current key: what is at `key` becomes
+        `add(it, value)`, and where nothing is, `add(begin(owner), value)`. Owners were checked before."""
+        ...
 
 
 class ReducingHandle(Protocol[T]):

@@ -4,7 +4,8 @@ A key's group depends on its canonical bytes and on `max_parallelism` alone: on 
 Changing anything here makes stored state unreachable; a test holds the groups of some keys for ever.
 """
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import xxhash
 
@@ -26,6 +27,7 @@ __all__ = [
     "DEFAULT_MAX_PARALLELISM",
     "GroupCache",
     "KeyChecker",
+    "SubtaskCache",
     "group_of_bytes",
     "groups_of",
     "key_group",
@@ -35,6 +37,7 @@ __all__ = [
 ]
 
 DEFAULT_MAX_PARALLELISM = 128
+Found = TypeVar("Found", bound=int)
 
 
 def key_group(key: Any, max_parallelism: int) -> KeyGroup:
@@ -139,7 +142,7 @@ class GroupCache:
     __slots__ = ("_known",)
 
     def __init__(self, max_parallelism: int, limit: int = 100_000) -> None:
-        self._known = _KnownGroups(max_parallelism, limit)
+        self._known: _Known[KeyGroup] = _Known(lambda key: key_group(key, max_parallelism), limit)
 
     def groups(self, keys: list[Any]) -> list[KeyGroup]:
         """The group of each key. Raises InvalidError for what cannot be a key."""
@@ -149,18 +152,35 @@ class GroupCache:
         return len(self._known)
 
 
-class _KnownGroups(dict[Any, KeyGroup]):
+class SubtaskCache:
+    """As `GroupCache`: the subtask that has the group of a key."""
+
+    __slots__ = ("_known",)
+
+    def __init__(self, parallelism: int, max_parallelism: int, limit: int = 100_000) -> None:
+        def find(key: Any) -> SubtaskIndex:
+            return subtask_of(key_group(key, max_parallelism), parallelism, max_parallelism)
+
+        self._known: _Known[SubtaskIndex] = _Known(find, limit)
+
+    def subtasks(self, keys: list[Any]) -> list[SubtaskIndex]:
+        """The subtask of each key. Raises InvalidError for what cannot be a key."""
+        return list(map(self._known.__getitem__, keys))
+
+
+class _Known(dict[Any, Found]):
     """Starts anew when full: that computes each key once more, while evicting would cost something at each look."""
 
-    __slots__ = ("_limit", "_max_parallelism")
+    __slots__ = ("_find", "_limit")
 
-    def __init__(self, max_parallelism: int, limit: int) -> None:
+    def __init__(self, find: Callable[[Any], Found], limit: int) -> None:
         super().__init__()
-        self._max_parallelism = max_parallelism
+        self._find = find
         self._limit = limit
 
-    def __missing__(self, key: Any) -> KeyGroup:
+    def __missing__(self, key: Any) -> Found:
+        found = self._find(key)
         if len(self) >= self._limit:
             self.clear()
-        group = self[key] = key_group(key, self._max_parallelism)
-        return group
+        self[key] = found
+        return found

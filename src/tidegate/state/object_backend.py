@@ -128,6 +128,11 @@ class ObjectStateBackend:
             self._class = type(key)
         self._cursor.key = key
 
+    def cursor_over(self, keys: list[Any]) -> Cursor:
+        """See `KeyedStateBackend.cursor_over`: the types of the keys are all that has to be looked at."""
+        self._checker.check(keys)
+        return self._cursor
+
     def keys(self, name: str) -> Iterator[Any]:
         return iter(self._handles[name].keys_with_state)
 

@@ -90,24 +90,32 @@ class ObjectListHandle(ObjectHandle, Generic[T]):
 class ObjectMapHandle(ObjectHandle, Generic[K, V]):
     """A map a key, with values that cannot change; see `MapHandle`."""
 
-    __slots__ = ("_admit_key", "_conforms", "_key_classes")
+    __slots__ = ("_admit_key", "_conforms", "_fitting", "_key_classes")
 
     def __init__(self, descriptor: MapState[K, V], cursor: Cursor, limit: int, where: str) -> None:
         super().__init__(descriptor, cursor, limit, where)
         self._key_classes = descriptor.key.classes
         self._conforms = descriptor.key.conforms
         self._admit_key = descriptor.key.admit
+        self._fitting: Any = REMOVED
+        """The key that was found right last. It cannot change, and is often the same object: a window, a time."""
         self._write = partial(_write_map, descriptor.stored.encode)
 
     def get(self, key: K, default: Any = None) -> Any:
-        return self._current(key).get(key, default)
+        if key is not self._fitting:
+            self._check(key)
+        entries = self._entries.get(self._cursor.key)
+        return default if entries is None else entries.get(key, default)
 
     def __contains__(self, key: K) -> bool:
-        return key in self._current(key)
+        if key is not self._fitting:
+            self._check(key)
+        return key in self._entries.get(self._cursor.key, ())
 
     def put(self, key: K, value: V) -> None:
-        if type(key) not in self._key_classes or not self._conforms(key):
+        if key is not self._fitting and (type(key) not in self._key_classes or not self._conforms(key)):
             key = self._admit_key(key)
+        self._fitting = key
         if type(value) not in self._classes:
             value = self._admit(value)
         current = self._cursor.key
@@ -118,15 +126,49 @@ class ObjectMapHandle(ObjectHandle, Generic[K, V]):
             entries[key] = value
         self._changes[current] = entries
 
+    def fold(
+        self,
+        key: K,
+        owners: Iterable[Any],
+        values: Iterable[Any],
+        add: Callable[[Any, Any], V],
+        begin: Callable[[Any], V],
+    ) -> None:
+        """See `FoldingHandle`. To look whether a value is of the right type may mean to look through it: that is done
+        once for each owner, behind the last value."""
+        if not self._conforms(key):
+            key = self._admit_key(key)
+        everybodys, changes, cursor, classes = self._entries, self._changes, self._cursor, self._classes
+        unsure: dict[Any, dict[Any, Any]] = {}
+        for owner, value in zip(owners, values, strict=True):
+            entries = everybodys.get(owner)
+            folded = REMOVED if entries is None else entries.get(key, REMOVED)
+            if folded is REMOVED:
+                cursor.key = owner
+                folded = begin(owner)
+            folded = add(folded, value)
+            if entries is None:
+                entries = everybodys[owner] = {}
+            entries[key] = folded
+            changes[owner] = entries
+            if type(folded) not in classes:
+                unsure[owner] = entries
+        for entries in unsure.values():
+            entries[key] = self._admit(entries[key])
+
     def remove(self, key: K) -> None:
-        entries = self._current(key)
-        if key not in entries:
+        if key is not self._fitting:
+            self._check(key)
+        current = self._cursor.key
+        entries = self._entries.get(current)
+        if entries is None or key not in entries:
             return
-        del entries[key]
-        if entries:
-            self._changes[self._cursor.key] = entries
+        if len(entries) > 1:
+            del entries[key]
+            self._changes[current] = entries
         else:
-            self.clear()
+            del self._entries[current]
+            self._changes[current] = REMOVED
 
     def keys(self) -> list[K]:
         return list(self._entries.get(self._cursor.key, ()))
@@ -143,11 +185,12 @@ class ObjectMapHandle(ObjectHandle, Generic[K, V]):
     def fill(self, entries: dict[Any, bytes], read: Callable[[bytes], Any]) -> None:
         super().fill(entries, lambda data: dict(read(data)))
 
-    def _current(self, key: K) -> dict[K, V]:
-        """The current map, for a look at `key`; a fresh one where there is none."""
+    def _check(self, key: K) -> None:
+        """Refuse to look for what can be no key here."""
         if not self._conforms(key):
             self._admit_key(key)
-        return self._entries.get(self._cursor.key) or {}
+        else:
+            self._fitting = key
 
     def _copied(self, changes: dict[Any, Any]) -> dict[Any, Any]:
         return {key: entries if entries is REMOVED else entries.copy() for key, entries in changes.items()}

@@ -37,7 +37,7 @@ def key_of(record: str) -> str:
 def parse(argv: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     parser.add_argument("--bootstrap", required=True)
-    parser.add_argument("--client", choices=("librdkafka", "batches"), default="librdkafka")
+    parser.add_argument("--client", choices=("librdkafka", "batches"))
     parser.add_argument("--job", required=True)
     parser.add_argument("--input", required=True, help="topics, with commas between")
     parser.add_argument("--output", required=True, help="topic")

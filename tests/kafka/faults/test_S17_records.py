@@ -19,6 +19,7 @@ from tidegate.testing.conformance.sink_kit import open_writer
 # ---- headers -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("each_client_of_faults")
 def test_S17_headers_go_through_source_and_sink_as_they_came(kafka: Broker) -> None:
     """Names twice, empty ones, values that are null or empty or no text, and none at all."""
     topic = kafka.create_topic()
@@ -105,6 +106,7 @@ def with_gaps(kafka: Broker, rounds: int) -> tuple[str, list[str]]:
     return topic, written
 
 
+@pytest.mark.usefixtures("each_client_of_faults")
 def test_S19_whichever_record_a_checkpoint_is_taken_behind_the_next_is_read_first(kafka: Broker) -> None:
     """Everything behind it was fetched ahead when the reader died, and is read again."""
     topic, written = with_gaps(kafka, 7)
@@ -123,6 +125,7 @@ def test_S19_whichever_record_a_checkpoint_is_taken_behind_the_next_is_read_firs
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", range(2))
+@pytest.mark.usefixtures("each_client_of_faults")
 def test_S19_crashes_behind_any_number_of_records_in_any_partition_skip_and_repeat_none(
     kafka: Broker, seed: int
 ) -> None:

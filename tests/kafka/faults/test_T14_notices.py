@@ -15,6 +15,8 @@ from tidegate.errors import Failure
 from tidegate.ids import Attempt, CheckpointId, LogInstance, OperatorName, SubtaskIndex
 from tidegate.runtime.sink_driver import SinkDriver
 
+pytestmark = pytest.mark.usefixtures("each_client_of_faults")
+
 
 class Driven:
     """One sink subtask of a job on a topic of its own, as its task drives it, with notices as the test sends them."""

@@ -18,6 +18,7 @@ from tests.kafka.raw_requests import RawRequests
 from tests.kafka.sinks import SinkGround, committed, until
 from tidegate.checkpoint.protocol import AlreadyCommitted, Committed, Outcome, Retry
 from tidegate.connectors.kafka import outcomes
+from tidegate.connectors.kafka.connection import Client
 from tidegate.connectors.kafka.transactions import KafkaTransactionAdmin
 from tidegate.connectors.kafka.wire import Address, Brokers
 from tidegate.errors import TidegateError
@@ -51,6 +52,7 @@ MOMENTS = ["before", "while", "after"]
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
+@pytest.mark.usefixtures("each_client_of_faults")
 def test_T15_whichever_coordinator_of_three_dies_before_while_or_after_it_commits_each_transaction_is_committed_once(
     own_kafka: OwnKafka,
 ) -> None:
@@ -84,11 +86,11 @@ def test_T15_whichever_coordinator_of_three_dies_before_while_or_after_it_commit
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_T20_leaders_that_die_and_move_under_load_cost_no_record_of_a_transaction(
-    own_kafka: OwnKafka, tmp_path_factory: pytest.TempPathFactory
+    own_kafka: OwnKafka, tmp_path_factory: pytest.TempPathFactory, job_client: Client
 ) -> None:
     """Each broker in turn; with it go leaders of both topics, coordinators of transactions and the group's."""
     broker = ThreeCopies(own_kafka(nodes=3).kafka)
-    with kafka_bench(broker, tmp_path_factory.mktemp("bench")) as bench:
+    with kafka_bench(broker, tmp_path_factory.mktemp("bench"), job_client) as bench:
         job = CountingJob(bench)
         job.feed(1000)
         started = job.start("--pause", "0.001", options=["--restart", "fixed-delay:100:500ms"])
@@ -108,6 +110,7 @@ def test_T20_leaders_that_die_and_move_under_load_cost_no_record_of_a_transactio
 # ---- answers that nobody expects -----------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("each_client_of_faults")
 @pytest.mark.parametrize("code", [-1, 42, 53, 120, 9999])
 def test_T16_an_answer_to_the_commit_that_nobody_expects_is_neither_success_nor_loss(
     kafka: Broker, monkeypatch: pytest.MonkeyPatch, code: int

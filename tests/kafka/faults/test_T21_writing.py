@@ -11,6 +11,7 @@ from tests.kafka.conftest import OwnKafka
 from tests.kafka.faults import program
 from tests.kafka.faults.jobs import CountingJob, interrupt, kill_all, wait_until_stopped
 from tests.kafka.medium import kafka_bench
+from tidegate.connectors.kafka.connection import Client
 
 A_RESTART = "restart 1 in"
 
@@ -49,10 +50,10 @@ def test_T21_a_record_that_only_the_broker_finds_too_large_is_one_error_and_no_c
 @pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_T21_a_broker_that_is_away_for_longer_than_a_record_may_wait_costs_no_record(
-    own_kafka: OwnKafka, tmp_path_factory: pytest.TempPathFactory
+    own_kafka: OwnKafka, tmp_path_factory: pytest.TempPathFactory, job_client: Client
 ) -> None:
     broker = own_kafka()
-    with kafka_bench(broker, tmp_path_factory.mktemp("bench")) as bench:
+    with kafka_bench(broker, tmp_path_factory.mktemp("bench"), job_client) as bench:
         job = CountingJob(bench)
         words = ["--message-timeout", "2000", "--pause", "0.002"]
         job.feed(4000)
@@ -117,10 +118,10 @@ def test_with_delivery_none_a_job_runs_on_after_a_crash_and_opens_no_transaction
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("how", ["kill", "stop"])
 def test_a_broker_that_is_started_again_under_an_unbounded_job_costs_no_record(
-    own_kafka: OwnKafka, tmp_path_factory: pytest.TempPathFactory, how: str
+    own_kafka: OwnKafka, tmp_path_factory: pytest.TempPathFactory, job_client: Client, how: str
 ) -> None:
     broker = own_kafka()
-    with kafka_bench(broker, tmp_path_factory.mktemp("bench")) as bench:
+    with kafka_bench(broker, tmp_path_factory.mktemp("bench"), job_client) as bench:
         job = CountingJob(bench)
         job.feed(2000)
         started = job.start("--pause", "0.001")
@@ -142,10 +143,10 @@ def test_a_broker_that_is_started_again_under_an_unbounded_job_costs_no_record(
 @pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_a_broker_that_is_away_at_the_start_is_waited_for_and_what_was_prepared_is_committed_when_it_comes(
-    own_kafka: OwnKafka, tmp_path_factory: pytest.TempPathFactory
+    own_kafka: OwnKafka, tmp_path_factory: pytest.TempPathFactory, job_client: Client
 ) -> None:
     broker = own_kafka()
-    with kafka_bench(broker, tmp_path_factory.mktemp("bench")) as bench:
+    with kafka_bench(broker, tmp_path_factory.mktemp("bench"), job_client) as bench:
         job = CountingJob(bench)
         job.feed(400)
         started = job.start(fail_point="commit:before=stop")

@@ -14,7 +14,7 @@ from tests.kafka.brokers import VERSION, Broker
 from tests.kafka.faults.jobs import CountingJob, differences, interrupt, kill_all
 from tests.kafka.faults.test_T04_expired_transactions import ACCEPT, SHORT, TIGHT, stop_before_the_commit
 from tests.kafka.medium import kafka_bench
-from tidegate.connectors.kafka.connection import Connection
+from tidegate.connectors.kafka.connection import Client, Connection
 from tidegate.connectors.kafka.transactions import KafkaTransactionAdmin
 from tidegate.deploy.dev_kafka import DevKafka
 
@@ -35,8 +35,8 @@ def forgetful(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 
 @pytest.fixture
-def bench(forgetful: Broker, tmp_path: Path) -> Iterator[Bench]:
-    with kafka_bench(forgetful, tmp_path) as made:
+def bench(forgetful: Broker, tmp_path: Path, job_client: Client) -> Iterator[Bench]:
+    with kafka_bench(forgetful, tmp_path, job_client) as made:
         yield made
 
 

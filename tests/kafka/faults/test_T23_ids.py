@@ -46,6 +46,7 @@ def test_T23_transactional_ids_are_used_again_and_their_number_does_not_grow_wit
 # ---- how long ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("each_client_of_faults")
 def test_T24_the_longest_id_that_names_allow_is_written_found_and_committed(kafka: Broker) -> None:
     """Longer names are refused when a program is built; see the tests of the sink and of graphs."""
     ground = SinkGround(kafka)
@@ -58,6 +59,7 @@ def test_T24_the_longest_id_that_names_allow_is_written_found_and_committed(kafk
     assert until(ground.texts, bool) == ["a"]
 
 
+@pytest.mark.usefixtures("each_client_of_faults")
 def test_T24_a_prefix_of_40_kilobytes_is_one_error_before_anything_runs(bench: Bench, job: CountingJob) -> None:
     refused = job.run("--prefix", "p" * 40_000)
     assert refused.process.returncode == 2, refused.said[:500]

@@ -77,6 +77,7 @@ def leftovers(kafka: Broker) -> Iterator[Leftovers]:
         yield made
 
 
+@pytest.mark.usefixtures("each_client_of_faults")
 @pytest.mark.parametrize("compression", ["none", "gzip", "lz4", "zstd"])
 def test_T35_of_committed_and_aborted_transactions_in_one_fetch_only_the_committed_ones_are_read(
     kafka: Broker, compression: str

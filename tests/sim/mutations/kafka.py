@@ -50,9 +50,9 @@ def believes_the_coordinator_alone(patch: pytest.MonkeyPatch) -> None:
 
 
 def prepares_without_waiting_for_what_was_sent(patch: pytest.MonkeyPatch) -> None:
-    right = KafkaSinkWriter._prepare
+    right = KafkaSinkWriter.flush
 
-    def wrong(self: Any, txn: Any) -> Any:
+    def wrong(self: Any, txn: Any) -> None:
         producer = txn.producer
 
         def sends_once() -> None:
@@ -60,7 +60,7 @@ def prepares_without_waiting_for_what_was_sent(patch: pytest.MonkeyPatch) -> Non
                 producer._send_one()
 
         producer.flush = sends_once
-        return right(self, txn)
+        right(self, txn)
 
-    patch.setattr(KafkaSinkWriter, "_prepare", wrong)
+    patch.setattr(KafkaSinkWriter, "flush", wrong)
     patch.setattr(outcomes, "problems", lambda prepared, producers: "")

@@ -11,7 +11,7 @@ from tidegate.operators.timers import TimerQueue
 from tidegate.runtime import channels, gate, router
 from tidegate.runtime.task import Task
 from tidegate.scheduling import restore
-from tidegate.state import increments, object_handles
+from tidegate.state import increments, key_groups, object_handles
 from tidegate.state.operator_state import OperatorStateBackend
 from tidegate.storage.port import StorageUnavailable
 
@@ -144,7 +144,7 @@ def restores_too_few_key_groups(patch: pytest.MonkeyPatch) -> None:
 
 
 def spreads_key_groups_in_another_way_than_state(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(router, "subtask_of", lambda group, parallelism, _: group % parallelism)
+    patch.setattr(key_groups, "subtask_of", lambda group, parallelism, _: group % parallelism)
 
 
 def restores_only_its_own_lists(patch: pytest.MonkeyPatch) -> None:
@@ -161,10 +161,10 @@ def loses_timers_at_a_restore(patch: pytest.MonkeyPatch) -> None:
 
     def wrong(self: Any) -> None:
         right(self)
-        for timestamp, encoded in list(self._timers):
-            key = self._timers[timestamp, encoded]
-            self._backend.set_current_key(key)
-            self.delete(timestamp, key)
+        for timestamp, keys in list(self._timers.items()):
+            for key in list(keys.values()):
+                self._backend.set_current_key(key)
+                self.delete(timestamp, key)
 
     patch.setattr(TimerQueue, "load", wrong)
 

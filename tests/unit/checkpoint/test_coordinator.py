@@ -34,7 +34,13 @@ class Held:
         self.unassigned = tuple(SplitState(id, 0) for id in ids)
 
 
-def make(tolerable: int = 1, min_pause: float = 0.0, held: Held | None = None, interval: float = 10.0) -> Coordinator:
+def make(
+    tolerable: int = 1,
+    min_pause: float = 0.0,
+    held: Held | None = None,
+    interval: float = 10.0,
+    goes_on: bool = False,
+) -> Coordinator:
     plan = CheckpointPlan(
         job=JOB,
         instance=INSTANCE,
@@ -45,7 +51,7 @@ def make(tolerable: int = 1, min_pause: float = 0.0, held: Held | None = None, i
         tasks=frozenset(TASKS),
     )
     settings = CoordinatorSettings(interval, 60.0, min_pause, tolerable)
-    return Coordinator(settings, plan, {READ: held or Held()}, CheckpointId(LAST))
+    return Coordinator(settings, plan, {READ: held or Held()}, CheckpointId(LAST), goes_on=goes_on)
 
 
 def at(seconds: float) -> Now:
@@ -165,6 +171,27 @@ def test_the_interval_counts_from_trigger_to_trigger_and_the_pause_from_the_end(
     assert completed(found, 6, 12.0)[-1] == c.WakeAt(20.0)
     assert found.handle(c.Wake(), at(20.0))[0] == c.Trigger(CheckpointId(7))
     assert completed(found, 7, 28.0)[-1] == c.WakeAt(32.0)
+
+
+def test_behind_a_failure_the_first_checkpoints_come_soon_and_then_less_and_less_often() -> None:
+    found = make(goes_on=True, interval=0.5)
+    assert found.handle(c.TasksRunning(), at(10.0)) == [c.WakeAt(10.1)]
+    due = 10.1
+    for checkpoint, interval in enumerate((0.2, 0.4, 0.5, 0.5), start=LAST + 1):
+        assert found.handle(c.Wake(), at(due))[0] == c.Trigger(CheckpointId(checkpoint))
+        waits = completed(found, checkpoint, due + 0.01)[-1]
+        assert waits == c.WakeAt(pytest.approx(due + interval))
+        assert isinstance(waits, c.WakeAt)
+        due = waits.at
+
+
+def test_behind_a_failure_intervals_are_never_longer_than_the_usual_one_and_pauses_never_shorter() -> None:
+    found = make(goes_on=True, interval=0.05)
+    assert found.handle(c.TasksRunning(), at(10.0)) == [c.WakeAt(10.05)]
+    found = make(goes_on=True, min_pause=4.0)
+    found.handle(c.TasksRunning(), at(10.0))
+    found.handle(c.Wake(), at(10.1))
+    assert completed(found, LAST + 1, 10.2)[-1] == c.WakeAt(14.2)
 
 
 def test_a_checkpoint_asked_for_comes_at_once_and_when_one_runs_after_it() -> None:

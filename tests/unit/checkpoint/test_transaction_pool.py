@@ -8,14 +8,16 @@ from hypothesis import strategies as st
 from tests.unit.checkpoint.sinks import Driven, permit
 from tidegate.checkpoint import transactions as t
 from tidegate.checkpoint.protocol import CheckpointAbandoned, Committable, Committed, PendingTransaction, Retry
-from tidegate.ids import CheckpointId
+from tidegate.ids import CheckpointId, TransactionalId
 
 
 class RandomRun:
     """Checkpoints within the limit of the rules: completed, or abandoned at most `tolerable` times in a row."""
 
-    def __init__(self, seed: int, tolerable: int) -> None:
+    def __init__(self, seed: int, tolerable: int, flushes: bool) -> None:
         self.random = random.Random(seed)
+        self.flushes = flushes
+        self.flushed: TransactionalId | None = None
         self.tolerable = tolerable
         self.found = Driven(limit=4 + 2 * tolerable)
         self.side: list[t.Command] = []
@@ -50,6 +52,10 @@ class RandomRun:
                 assert str(id) not in {p.committable.id for p in self.found.sink.pending}
                 self.highest_slot = max(self.highest_slot, id.slot)
                 self.do(t.Opened(id))
+            case t.PrepareTransaction(id) if self.flushes and self.flushed != id:
+                self.flushed = id
+                self.side.insert(0, command)
+                self.do(t.Flushed(id))
             case t.PrepareTransaction(id):
                 empty = self.random.random() < 0.1
                 self.do(t.Prepared(id, None if empty else Committable(str(id), {"n": self.random.random()})))
@@ -97,8 +103,8 @@ class RandomRun:
         assert self.found.sink.pending == ()
 
 
-@given(seed=st.integers(0, 2**32), tolerable=st.integers(0, 3))
-def test_the_pool_stays_within_its_bound_whatever_is_abandoned(seed: int, tolerable: int) -> None:
-    run = RandomRun(seed, tolerable)
+@given(seed=st.integers(0, 2**32), tolerable=st.integers(0, 3), flushes=st.booleans())
+def test_the_pool_stays_within_its_bound_whatever_is_abandoned(seed: int, tolerable: int, flushes: bool) -> None:
+    run = RandomRun(seed, tolerable, flushes)
     run.run()
     assert run.highest_slot < 4 + 2 * tolerable

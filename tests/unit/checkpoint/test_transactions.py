@@ -48,6 +48,46 @@ def test_writes_to_the_new_transaction_wait_until_the_old_one_is_prepared() -> N
     assert found.sink.is_writable
 
 
+def test_writes_to_the_new_transaction_need_not_wait_for_more_than_that_the_old_one_is_flushed() -> None:
+    found = Driven().started()
+    found.write()
+    found.barrier(1)
+    assert found.do(t.Flushed(slot(0))) == []
+    assert found.sink.is_writable
+    found.write()
+    assert found.prepared(0) == [ready(1, pending(1, 0))]
+
+
+def test_a_transaction_that_is_prepared_for_an_abandoned_checkpoint_is_waited_for_at_the_next_one() -> None:
+    found = Driven().started()
+    found.write()
+    found.barrier(1)
+    found.do(t.Flushed(slot(0)))
+    found.do(CheckpointAbandoned(CheckpointId(1)))
+    found.do(t.Opened(slot(2)))
+    found.write()
+    assert found.barrier(2) == [t.PrepareTransaction(slot(1)), t.OpenTransaction(slot(3))]
+    assert not found.sink.is_writable
+    assert found.prepared(0) == []
+    assert not found.sink.is_writable
+    assert found.prepared(1) == [ready(2, pending(1, 0), pending(2, 1))]
+    assert found.sink.is_writable
+
+
+def test_answers_that_come_out_of_order_change_nothing() -> None:
+    found = Driven().started()
+    found.write()
+    found.barrier(1)
+    found.do(t.Flushed(slot(0)))
+    found.do(CheckpointAbandoned(CheckpointId(1)))
+    found.do(t.Opened(slot(2)))
+    found.write()
+    found.barrier(2)
+    assert found.prepared(1) == []
+    assert found.do(t.Flushed(slot(1))) == []
+    assert found.prepared(0) == [ready(2, pending(1, 0), pending(2, 1))]
+
+
 def test_writes_wait_for_a_transaction_that_is_still_being_opened() -> None:
     found = Driven()
     found.do(t.Start())

@@ -116,6 +116,8 @@ def test_every_option_of_run_reaches_its_setting(run: Run, launched: Launched) -
         (["--fresh"], StartOptions(fresh="1")),
         (["--fresh=second"], StartOptions(fresh="second")),
         (["--fresh", "--in-process"], StartOptions(fresh="1", in_process=True)),
+        (["--profile", "--in-process"], StartOptions(profile="", in_process=True)),
+        (["--profile=profiles/"], StartOptions(profile="profiles/")),
         (["--from-checkpoint", "7"], StartOptions(from_checkpoint=7)),
         (["--accept-lost-transactions"], StartOptions(accept_lost_transactions=True)),
         (["--from-savepoint", "/kept"], StartOptions(from_savepoint="/kept")),

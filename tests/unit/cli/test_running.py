@@ -3,15 +3,24 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tidegate.cli import running
-from tidegate.deploy.requests import Request, RunningJob, Savepoint, Stop
+from tidegate.deploy.requests import Request, RunningJob, Savepoint, Status, Stop
 from tidegate.errors import InvalidError
-from tidegate.ids import JobName
+from tidegate.ids import Attempt, JobName, OperatorName, VertexName
+from tidegate.metrics import JobStatus, OperatorStatus, VertexStatus
 
 TOTALS = RunningJob(JobName("totals"), "/flows/totals", "/run/1")
 OTHER = RunningJob(JobName("other"), "/flows/other", "/run/2")
+ORDERS = OperatorStatus(OperatorName("orders"), 5, 4, 0)
+STATUS = JobStatus(
+    JobName("totals"),
+    Attempt(1),
+    "running",
+    vertices=(VertexStatus(VertexName("orders"), 2, 700, 250, 50, 900, 100, (ORDERS,)),),
+)
 SAME_NAME = RunningJob(JobName("totals"), "/elsewhere/totals", "/run/3")
 
 
@@ -29,6 +38,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[RunningJob, Request, bo
 
     def ask(job: RunningJob, request: Request, *, until_end: bool = False) -> str:
         found.append((job, request, until_end))
+        if isinstance(request, Status):
+            return msgspec.json.encode(STATUS).decode()
         return "/kept" if isinstance(request, Savepoint) or request.savepoint else ""
 
     monkeypatch.setattr(running, "ask", ask)
@@ -121,3 +132,19 @@ def test_stop_asks_and_waits_for_the_end(
 )
 def test_the_path_of_a_savepoint_may_be_left_out(words: list[str], meant: list[str]) -> None:
     assert running.with_default_place(words) == meant
+
+
+def test_the_status_is_a_line_and_a_table_or_all_of_it_for_machines(
+    these_run: Callable[..., None],
+    asked: list[tuple[RunningJob, Request, bool]],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    these_run(TOTALS)
+    running.status("totals")
+    assert asked == [(TOTALS, Status(), False)]
+    line, _, head, row = capsys.readouterr().out.splitlines()
+    assert line.startswith("totals running · in 0")
+    assert head.split() == ["task", "subtasks", "in", "out", "busy", "busiest", "idle", "back-pressured"]
+    assert row.split()[0] == "orders"
+    running.status("totals", as_json=True)
+    assert msgspec.json.decode(capsys.readouterr().out, type=JobStatus) == STATUS

@@ -7,11 +7,19 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from tidegate.cli.status import JsonLines, PlainLines, StatusLine, open_reporter, render_changes, render_status
+from tidegate.cli.status import (
+    JsonLines,
+    PlainLines,
+    StatusLine,
+    open_reporter,
+    render_changes,
+    render_status,
+    render_vertices,
+)
 from tidegate.cli.text import render_age, render_bytes, render_count, render_milliseconds, render_table
 from tidegate.clock import Now
-from tidegate.ids import Attempt, CheckpointId, JobName
-from tidegate.metrics import CheckpointStatus, JobStatus, Reporter
+from tidegate.ids import Attempt, CheckpointId, JobName, OperatorName, VertexName
+from tidegate.metrics import CheckpointStatus, JobStatus, OperatorStatus, Reporter, VertexStatus
 
 RUNNING = JobStatus(JobName("totals"), Attempt(1), "running", 1500, 1400, 250.4, 249.6)
 
@@ -51,6 +59,40 @@ def test_the_line_shows_what_goes_in_and_out_and_the_newest_checkpoint() -> None
 def test_the_line_shows_attempt_restarts_and_note_where_there_are_any() -> None:
     status = msgspec.structs.replace(RUNNING, attempt=Attempt(3), restarts=1, note="waiting 4s before restart 2")
     assert render_status(status).endswith(" · attempt 3 · 1 restart · waiting 4s before restart 2")
+
+
+def vertex(name: str, busy: int, held: int = 0) -> VertexStatus:
+    return VertexStatus(VertexName(name), 1, busy, 1000 - busy - held, held, busy, held, ())
+
+
+def test_the_line_says_which_operators_are_the_busiest_and_whom_they_hold_back() -> None:
+    alone = msgspec.structs.replace(RUNNING, vertices=(vertex("orders", 97),))
+    assert render_status(alone).endswith(" · orders 10% busy")
+    held = (vertex("orders", 10, 890), vertex("totals", 985), vertex("mail", 0, 20))
+    assert render_status(msgspec.structs.replace(RUNNING, vertices=held)).endswith(
+        " · totals 98% busy, back-pressured: orders 89%"
+    )
+
+
+def test_the_table_has_each_chain_and_the_operators_in_it() -> None:
+    def operator(name: str, busy: int) -> OperatorStatus:
+        return OperatorStatus(OperatorName(name), 1000, 900, busy)
+
+    chain = (operator("orders", 100), operator("totals", 600))
+    found = msgspec.structs.replace(vertex("orders", 800, 150), operators=chain, max_busy_time_ms_per_second=990)
+    alone = msgspec.structs.replace(vertex("mail", 20), operators=(operator("mail", 20),))
+    assert render_vertices((found, alone)).splitlines() == [
+        "task      subtasks  in    out  busy  busiest  idle  back-pressured",
+        "orders    1         1000  900  80%   99%      5%    15%",
+        "  orders            1000  900  10%",
+        "  totals            1000  900  60%",
+        "mail      1         1000  900  2%    2%       98%   0%",
+    ]
+
+
+def test_the_last_line_says_nothing_of_the_last_seconds() -> None:
+    done = msgspec.structs.replace(RUNNING, state="done", vertices=(vertex("orders", 97),))
+    assert "busy" not in render_status(done)
 
 
 def test_changes_are_the_state_and_the_restarts_alone() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.integration.programs import wait_until
-from tidegate.deploy.requests import RequestServer, RunningJob, Savepoint, Stop, ask, running_jobs
+from tidegate.deploy.requests import RequestServer, RunningJob, Savepoint, Status, Stop, ask, running_jobs
 from tidegate.deploy.runtime_folder import RuntimeFolder
 from tidegate.errors import ErrorKind, Failure, InvalidError, UnavailableError
 from tidegate.ids import JobName
@@ -163,3 +163,12 @@ def test_a_job_whose_socket_is_gone_does_not_answer(server: RequestServer) -> No
     Path(job.socket).unlink()
     with pytest.raises(UnavailableError, match="does not answer"):
         ask(job, Savepoint())
+
+
+def test_how_the_job_is_may_be_asked_for_too(server: RequestServer) -> None:
+    asking = Asking(lambda: ask(the_job(), Status()))
+    event = next_event(server)
+    assert isinstance(event, p.StatusWanted)
+    server.reply(p.Reply(event.request, text="{}"))
+    asking.thread.join(10)
+    assert asking.answer == "{}"

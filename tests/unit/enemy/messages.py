@@ -63,7 +63,10 @@ TO_JOB_MANAGER: tuple[Any, ...] = (
     Decline(Attempt(3), CheckpointId(5), TASK, "the disk is full"),
     control.WorkerReady(WorkerIndex(1), Attempt(3), Fingerprint("ab", ("read",)), "ipc:///a"),
     control.TaskFailed(TASK, Failure(ErrorKind.USER_CODE, "it failed")),
-    control.WorkerMetrics((control.OperatorMetrics(TASK, "totals", 1, 2, 3),)),  # type: ignore[arg-type]
+    control.WorkerMetrics(
+        (control.OperatorMetrics(TASK, "totals", 1, 2, 3, 4),),  # type: ignore[arg-type]
+        (control.TaskTimes(TASK, 100, 200, 700, 1.5, 0.25, 3.0),),
+    ),
     CommitsReported(Attempt(3), CheckpointId(5), TASK),
 )
 

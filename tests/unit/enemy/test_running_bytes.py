@@ -8,12 +8,13 @@ SOURCE = Path(__file__).parents[3] / "src" / "tidegate"
 SECURITY = SOURCE.parents[1] / "docs" / "security.md"
 
 UNPICKLED = {
-    "runtime/frames.py:_column_values": "records from another worker of the same attempt, over the job's own channel",
+    "runtime/frames.py:_values": "records from another worker of the same attempt, over the job's own channel",
     "runtime/frames.py:_simple_values": "records from another worker of the same attempt, over the job's own channel",
     "serializers/pickles.py:decode": "state that the program declares pickled(...), from the job's checkpoint folder",
 }
 EXECUTED = {"deploy/program.py:_import_file": "the program that the user names"}
 IMPORTED_BY_NAME = {
+    "connectors/kafka/batches/__init__.py:(module)": "aiokafka's compiled codec, by its own name",
     "deploy/program.py:_import_module": "the program that the user names",
     "deploy/program.py:load": "the program that the user names",
     "state/keys.py:import_stored": "the factory that a manifest, or the class of keys that a checkpoint names",

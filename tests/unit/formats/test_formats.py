@@ -1,5 +1,6 @@
 """Formats carry records in both directions unchanged, and raise rather than guess."""
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -41,6 +42,32 @@ def test_a_tombstone_passes_as_none_in_both_directions(format: Any) -> None:
     assert format.encode([None]) == [None]
     assert format.decode([None]) == [None]
     assert format.decode_one(None) is None
+
+
+def outcome_of(act: Callable[[Any], Any], given: Any) -> object:
+    try:
+        return act(given)
+    except Exception as error:
+        return type(error), str(error)
+
+
+@pytest.mark.parametrize("format", [Json(), Json(int), String(), String("ascii"), Bytes()], ids=repr)
+@given(st.lists(st.none() | st.text(max_size=5) | st.binary(max_size=5) | st.just(float("nan")) | st.integers(0, 3)))
+def test_a_batch_becomes_what_its_values_become_one_by_one(format: Any, values: list[Any]) -> None:
+    """Or is refused with the same words, whatever is among them."""
+
+    def decode_each(raw: list[Any]) -> list[Any]:
+        return [format.decode_one(one) for one in raw]
+
+    def encode_each(values: list[Any]) -> list[Any]:
+        return [text for value in values for text in format.encode([value])]
+
+    assert outcome_of(format.decode, values) == outcome_of(decode_each, values)
+    assert outcome_of(format.encode, values) == outcome_of(encode_each, values)
+
+
+def test_null_that_is_not_none_is_no_tombstone() -> None:
+    assert Json().encode([float("nan"), None, msgspec.Raw(b"null")]) == [b"null", None, b"null"]
 
 
 @given(st.lists(st.text()))

@@ -323,7 +323,7 @@ def test_the_index_of_timers_that_are_put_off_again_and_again_stays_small() -> N
         queue.register(10**6 + number, "a")
         if number:
             queue.delete(10**6 + number - 1, "a")
-    assert len(queue._heap) < 100
+    assert len(queue._times) < 100
     assert list(queue.take_due(10**7, 100, lambda: False)) == [(10**6 + 9_999, "a", None)]
 
 
@@ -333,7 +333,7 @@ def test_the_index_does_not_grow_when_one_timer_is_registered_again_and_again() 
     state.set_current_key("a")
     for _ in range(1000):
         queue.register(10, "a")
-    assert len(queue._heap) == 1
+    assert len(queue._times) == 1
 
 
 def test_a_keyed_operator_is_one_with_timers_as_the_chain_asks_for_it() -> None:

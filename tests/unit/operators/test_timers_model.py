@@ -37,11 +37,20 @@ class Subtasks:
         self.backends[subtask].set_current_key(key)
         return self.queues[subtask]
 
-    def fire(self, now: int) -> list[list[Timer]]:
-        """By subtask, in order."""
+    def fire(self, now: int, most: int = 10**6) -> list[list[Timer]]:
+        """By subtask, in order, at most so many of each."""
         return [
-            [(key, timestamp) for timestamp, key, _ in queue.take_due(now, 10**6, lambda: False)]
+            [(key, timestamp) for timestamp, key, _ in queue.take_due(now, most, lambda: False)]
             for queue in self.queues
+        ]
+
+    def in_order(self, timers: set[Timer], now: int) -> list[list[Timer]]:
+        """Those that are due at `now`, by subtask."""
+        due = sorted((timer for timer in timers if timer[1] <= now), key=lambda timer: (timer[1], encode_key(timer[0])))
+        subtasks = [subtask_of(key_group(key, GROUPS), len(self.queues), GROUPS) for key, _ in due]
+        return [
+            [timer for timer, its in zip(due, subtasks, strict=True) if its == subtask]
+            for subtask in range(len(self.queues))
         ]
 
     def checkpoint(self, number: int, files: KeptFiles) -> list[OperatorSnapshot]:
@@ -56,6 +65,7 @@ operations = st.lists(
         st.tuples(st.just("register"), keys, times),
         st.tuples(st.just("delete"), keys, times),
         st.tuples(st.just("fire"), st.integers(0, 15), st.none()),
+        st.tuples(st.just("fire some"), st.integers(0, 15), st.integers(1, 3)),
         st.tuples(st.just("restart"), st.integers(1, 4), st.none()),
         st.tuples(st.just("go back"), st.integers(1, 4), st.none()),
     ),
@@ -84,6 +94,11 @@ def test_timers_are_a_set_of_keys_and_times_from_which_what_is_due_is_taken(done
             for part in fired:
                 assert part == sorted(part, key=lambda timer: (timer[1], encode_key(timer[0])))
             wanted -= due
+        elif what == "fire some":
+            now += one
+            for part, first in zip(subtasks.fire(now, other), subtasks.in_order(wanted, now), strict=True):
+                assert part == first[:other]
+                wanted -= set(part)
         else:
             if what == "restart":
                 number += 1

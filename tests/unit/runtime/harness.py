@@ -212,6 +212,7 @@ class Bench:
             open_store=lambda _, job: CheckpointStore(self.storage, JobName(job)),
             clock=self.clock,
             calls=self._calls,
+            stopwatch=self.clock,
         )
         return Worker(index, self.attempt, self.graph, "", ports)
 

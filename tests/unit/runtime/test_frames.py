@@ -134,9 +134,58 @@ def test_every_batch_comes_back_as_it_was(values: list[Any], data: st.DataObject
     assert list(map(type, result.values)) == list(map(type, values))
 
 
+@given(
+    st.lists(st.builds(Order, scalars, scalars, st.lists(scalars, max_size=2)), min_size=1, max_size=8),
+    st.sampled_from(["user", "amount", "parts"]),
+    st.integers(0, 8),
+)
+def test_keys_that_are_a_field_of_their_records_come_back_as_such_and_others_as_they_are(
+    values: list[Order], field: str, exception: int
+) -> None:
+    keys: list[Any] = [getattr(value, field) for value in values]
+    plain = copied_batch(Batch(values, [(key,) for key in keys])).keys or []
+    if exception < len(keys):
+        keys[exception] = Text(keys[exception]) if isinstance(keys[exception], str) else (keys[exception],)
+    result = copied_batch(Batch(values, keys))
+    assert result.values == values
+    assert result.keys == keys
+    assert list(map(type, result.keys)) == list(map(type, keys))
+    assert exception < len(keys) or [(repr(key),) for key in result.keys] == [(repr(key),) for (key,) in plain]
+
+
+@pytest.mark.parametrize("values", [["a", "b"], [Point(1, 2), Point(3, 4)], [1, 2**70], ["a", "\ud800"], [Text("a")]])
+def test_records_that_are_their_own_keys_come_back_as_both(values: list[Any]) -> None:
+    result = copied_batch(Batch(values, list(values)))
+    assert (result.values, result.keys) == (values, values)
+    assert result.keys is not None
+    assert list(map(type, result.keys)) == list(map(type, result.values)) == list(map(type, values))
+
+
+@pytest.mark.parametrize("equal", [True, 1.0])
+def test_equal_keys_of_another_type_than_the_field_keep_theirs(equal: Any) -> None:
+    result = copied_batch(Batch([Order("a", 1)], [equal]))
+    assert result.keys is not None
+    assert type(result.keys[0]) is type(equal)
+
+
+@pytest.mark.parametrize("column", [-1, 3])
+def test_keys_that_are_said_to_be_a_column_that_was_not_sent_are_an_internal_error(column: int) -> None:
+    kind, payload = encode_element(Batch([Order("a", 1)], ["a"]))
+    tag, values, keys, stamps = msgspec.msgpack.decode(payload)
+    forged = msgspec.msgpack.encode([tag, values, [3, column], stamps])
+    assert msgspec.msgpack.encode([tag, values, keys, stamps]) == payload
+    with pytest.raises(InternalError, match="no well-formed batch"):
+        decode_element(decode_frame(encode_frame(kind, ATTEMPT, CHANNEL, 0, forged)))
+
+
 @pytest.mark.parametrize(
     "values",
     [
+        [2**63, 2**64 - 1, -(2**63)],
+        [2**64, 1],
+        [math.pi, None, 3],
+        [True, None, "a", b"a", 1.5, 2],
+        [Order("a", True), Order("b", 1.0)],  # type: ignore[arg-type]
         [Order("a", 1), Order("b", 2, [Point(1, 2)])],
         [KeywordOnly(user="a"), KeywordOnly(user="b", amount=3)],
         [Late("a", 1, reason="r")],
@@ -226,8 +275,8 @@ def test_an_unknown_kind_and_another_version_are_named() -> None:
     with pytest.raises(InternalError, match="unknown kind 9"):
         decode_frame(encode_frame(9, ATTEMPT, CHANNEL, 0, b""))  # type: ignore[arg-type]
     data = frame_of(EndOfInput())
-    with pytest.raises(InternalError, match="version 2, this worker knows 1"):
-        decode_frame(b"\x02" + data[1:])
+    with pytest.raises(InternalError, match="version 1, this worker knows 2"):
+        decode_frame(b"\x01" + data[1:])
 
 
 def test_a_record_that_cannot_be_pickled_is_named_by_its_type_with_a_remedy() -> None:

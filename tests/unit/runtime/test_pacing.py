@@ -6,7 +6,15 @@ from hypothesis import strategies as st
 
 from tidegate.elements import Batch
 from tidegate.errors import InternalError
-from tidegate.runtime.pacing import FIRST_LIMIT, LONGEST_PAUSE, SHORTEST_PAUSE, BatchPacer, Pieces, SourcePoll
+from tidegate.runtime.pacing import (
+    FIRST_LIMIT,
+    LONGEST_PAUSE,
+    SHORTEST_PAUSE,
+    WATCHED_PAUSE,
+    BatchPacer,
+    Pieces,
+    SourcePoll,
+)
 
 TARGET = 0.02
 
@@ -149,6 +157,45 @@ def test_the_pause_of_a_source_that_has_nothing_doubles_up_to_the_longest() -> N
         now = poll.next_at(now)
         assert poll.is_due(now)
     assert pauses == [0.002, 0.004, 0.008, 0.016, 0.032, LONGEST_PAUSE, LONGEST_PAUSE, LONGEST_PAUSE]
+
+
+def test_a_source_that_is_watched_is_asked_when_something_arrives_and_seldom_otherwise() -> None:
+    poll = SourcePoll()
+    poll.found_nothing(100.0, [7])
+    assert (poll.watched(100.0), poll.patient_at(100.0)) == ((), 100.0 + SHORTEST_PAUSE)
+    now = 100.0 + SHORTEST_PAUSE
+    assert (poll.watched(now), poll.patient_at(now)) == ([7], 100.0 + WATCHED_PAUSE)
+    assert poll.next_at(100.0) == 100.0 + SHORTEST_PAUSE, "whoever does not watch asks as before"
+    poll.found_nothing(100.1, [7])
+    assert not poll.is_due(100.101)
+    poll.arrived()
+    assert poll.is_due(100.101)
+    assert poll.patient_at(100.101) == 100.101
+
+
+def test_what_stays_readable_is_looked_at_no_more_often_than_in_the_shortest_pause() -> None:
+    poll, now, asked = SourcePoll(), 100.0, 0
+    while now < 101.0:
+        if poll.is_due(now):
+            asked += 1
+            poll.found_nothing(now, [7])
+        if poll.watched(now):
+            poll.arrived()
+            now += 1e-6
+        else:
+            now = max(now + 1e-6, poll.patient_at(now))
+    assert asked <= 1.0 / SHORTEST_PAUSE + 1
+
+
+def test_what_is_not_watched_is_not_waited_for_longer() -> None:
+    poll = SourcePoll()
+    for _ in range(8):
+        poll.found_nothing(100.0)
+    poll.arrived()
+    assert (poll.watched(101.0), poll.patient_at(100.0)) == ((), 100.0 + LONGEST_PAUSE)
+    poll.found_nothing(100.0, [7])
+    poll.reset()
+    assert (poll.watched(101.0), poll.patient_at(100.0)) == ((), 100.0)
 
 
 def test_a_source_that_had_something_is_asked_again_at_once() -> None:

@@ -77,12 +77,19 @@ class Troubled:
         return self.trouble[name]() if name in self.trouble else act()
 
 
+class Flushing(Troubled):
+    """One that can say when nothing can overtake any more what was written."""
+
+    def flush(self, txn: CollectionTransaction) -> None:
+        self._call("flush", lambda: None)
+
+
 class Driven:
     """A driver, its sink and what it said."""
 
-    def __init__(self) -> None:
+    def __init__(self, writer: type[Troubled] = Troubled) -> None:
         self.sink = CollectionSink()
-        self.writer = Troubled(self.sink)
+        self.writer = writer(self.sink)
         self.clock = HandClock()
         self.executor = HandExecutor()
         self.told: list[SinkReady | SinkCommitted] = []
@@ -96,8 +103,8 @@ class Driven:
         self.driver.start()
 
     @classmethod
-    def opened(cls) -> "Driven":
-        it = cls()
+    def opened(cls, writer: type[Troubled] = Troubled) -> "Driven":
+        it = cls(writer)
         it.executor.run_all()
         return it
 
@@ -166,6 +173,31 @@ def test_batches_are_held_back_while_the_last_transaction_is_prepared() -> None:
     it.executor.run("sink")
     assert it.driver.is_writable
     assert it.pending == [(1, "0")]
+
+
+def test_batches_are_held_back_no_longer_than_the_last_transaction_is_flushed_where_the_sink_can_say_that() -> None:
+    it = Driven.opened(Flushing)
+    it.driver.write(Batch([1]))
+    it.driver.barrier(ONE)
+    assert not it.driver.is_writable
+    it.executor.run("sink")
+    assert it.writer.calls[-1] == "flush"
+    assert it.driver.is_writable
+    assert it.told == []
+    it.driver.write(Batch([2]))
+    it.executor.run_all()
+    assert it.pending == [(1, "0")]
+    assert sorted(it.sink.open.values()) == [[1], [2]]
+
+
+def test_what_cannot_be_flushed_fails_the_task_and_lets_nothing_pass() -> None:
+    it = Driven.opened(Flushing)
+    it.fail_with("flush", UnavailableError("not every record was accepted"))
+    it.driver.write(Batch([1]))
+    it.driver.barrier(ONE)
+    it.executor.run("sink")
+    assert [failure.message for failure in it.failures] == ["not every record was accepted"]
+    assert not it.driver.is_writable
 
 
 def test_what_comes_behind_the_barrier_is_in_another_transaction() -> None:

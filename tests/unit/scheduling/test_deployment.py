@@ -134,7 +134,7 @@ def test_a_restored_bounded_source_gets_its_splits_without_a_look_and_checkpoint
     assert outcomes == [
         to(0, AssignSplits(READ, task(READ, 0), (SplitState("a", 4, 9),), True)),
         to(1, AssignSplits(READ, task(READ, 1), (SplitState("b", 2, 9),), True)),
-        WakeAt(10.0),
+        WakeAt(c.FIRST_INTERVAL),
         AllTasksRun(),
     ]
 

@@ -3,7 +3,7 @@
 from tests.unit.scheduling.manifests import handle, manifest
 from tests.unit.scheduling.programs import JOB, READ, TOTALS, WRITE, task
 from tidegate.ids import Attempt, OperatorName
-from tidegate.runtime.control import OperatorMetrics, WorkerMetrics
+from tidegate.runtime.control import OperatorMetrics, TaskTimes, WorkerMetrics
 from tidegate.scheduling.progress import RATE_SECONDS, Progress
 
 
@@ -70,3 +70,29 @@ def test_the_status_names_attempt_phase_restarts_and_the_newest_checkpoint() -> 
     assert status.checkpoint is not None
     assert (status.checkpoint.id, status.checkpoint.age, status.checkpoint.duration) == (4, 2.5, 0.25)
     assert status.checkpoint.state_bytes == 1
+
+
+def busy(name: OperatorName, subtask: int, *rates: int) -> TaskTimes:
+    return TaskTimes(task(name, subtask), *rates, 0.0, 0.0, 0.0)
+
+
+def test_what_tasks_do_with_their_time_is_told_by_chain_and_operator() -> None:
+    found = progress()
+    for subtask, (share, rates) in enumerate([(500, (900, 100, 0)), (250, (100, 600, 300))]):
+        rows = (OperatorMetrics(task(TOTALS, subtask), TOTALS, 10, 5, 0, share),)
+        found.report(WorkerMetrics(rows, (busy(TOTALS, subtask, *rates),)), 0.0)
+    (vertex,) = found.status(JOB, Attempt(1), "running", 0.0).vertices
+    assert (vertex.name, vertex.subtasks) == (TOTALS, 2)
+    assert (vertex.busy_time_ms_per_second, vertex.idle_time_ms_per_second) == (500, 350)
+    assert (vertex.back_pressured_time_ms_per_second, vertex.max_back_pressured_time_ms_per_second) == (150, 300)
+    assert vertex.max_busy_time_ms_per_second == 900
+    (operator,) = vertex.operators
+    assert (operator.records_in, operator.records_out, operator.busy_time_ms_per_second) == (20, 10, round(475 / 2))
+
+
+def test_what_tasks_of_an_attempt_did_is_not_told_of_the_next() -> None:
+    found = progress()
+    rows = (OperatorMetrics(task(TOTALS, 0), TOTALS, 10, 5, 0, 500),)
+    found.report(WorkerMetrics(rows, (busy(TOTALS, 0, 900, 100, 0),)), 0.0)
+    found.attempt_over()
+    assert found.status(JOB, Attempt(2), "restarting", 0.0).vertices == ()

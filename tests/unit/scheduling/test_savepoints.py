@@ -18,6 +18,7 @@ from tidegate.checkpoint.log import CleanStop, Finished
 from tidegate.config.restart import RestartNone
 from tidegate.errors import ErrorKind, Failure
 from tidegate.ids import Attempt, CheckpointId
+from tidegate.metrics import JobStatus
 from tidegate.runtime.control import TaskFailed
 from tidegate.scheduling import protocol as p
 from tidegate.scheduling.housekeeping import Housekeeping
@@ -345,3 +346,15 @@ def test_a_drained_job_stops_although_its_savepoint_cannot_be_written() -> None:
     to_the_end(world)
     assert world.replies[request].failure is not None
     assert isinstance(newest_body(world), CleanStop)
+
+
+def test_how_the_job_is_is_answered_at_once_whatever_it_is_at() -> None:
+    world = World(seed=3, fault={})
+    world.start()
+    told = []
+    for has_come in (lambda: True, lambda: takes_checkpoints(world)):
+        run_until(world, has_come)
+        (reply,) = world.manager.handle(p.StatusWanted("s1"), world.now)
+        assert isinstance(reply, p.Reply)
+        told.append(msgspec.json.decode(reply.text, type=JobStatus).state)
+    assert told == [Phase.READING_LOG.value, Phase.RUNNING.value]

@@ -16,7 +16,7 @@ from tidegate.state.increments import REMOVED
 from tidegate.state.object_backend import ObjectStateBackend
 from tidegate.state.object_capture import ObjectCapture
 from tidegate.state.object_containers import ObjectMapHandle
-from tidegate.state.object_handles import MutableValueHandle
+from tidegate.state.object_handles import Cursor, MutableValueHandle
 from tidegate.testing.conformance.state_backend import StateBackendConformance as Suite
 from tidegate.testing.conformance.state_checkpoints import KINDS
 from tidegate.testing.conformance.state_kit import Basket
@@ -64,6 +64,13 @@ class MixesKeyTypes(ObjectStateBackend):
 
     def set_current_key(self, key: Any) -> None:
         self._cursor.key = key
+
+
+class LooksAtNoKeys(ObjectStateBackend):
+    """Takes every key of a batch for one of the right type."""
+
+    def cursor_over(self, keys: list[Any]) -> Cursor:
+        return self._cursor
 
 
 class ForgetsRemovals(ObjectStateBackend):
@@ -227,6 +234,7 @@ def _suite(backend: type[ObjectStateBackend]) -> Suite:
             ),
         ),
         (MixesKeyTypes, Suite.test_keys_of_another_type_are_refused_also_after_a_restore),
+        (LooksAtNoKeys, Suite.test_a_cursor_over_keys_makes_each_the_current_one_and_refuses_what_cannot_be_one),
         (ForgetsRemovals, Suite.test_any_completed_checkpoint_gives_back_the_state_at_its_barrier),
         (ForgetsRemovals, Suite.test_what_was_cleared_after_a_checkpoint_does_not_come_back),
         *(

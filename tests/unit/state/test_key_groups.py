@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tidegate.errors import InvalidError
 from tidegate.ids import KeyGroup, SubtaskIndex
-from tidegate.state.key_groups import GroupCache, groups_of, key_group, subtask_of
+from tidegate.state.key_groups import GroupCache, SubtaskCache, groups_of, key_group, subtask_of
 
 
 @given(st.integers(1, 300), st.data())
@@ -40,3 +40,11 @@ def test_keys_are_spread_over_the_groups() -> None:
     counts = [groups.count(KeyGroup(group)) for group in range(128)]
     assert min(counts) > 50
     assert max(counts) < 170
+
+
+@pytest.mark.parametrize("parallelism", [1, 2, 3, 128])
+def test_remembered_subtasks_are_those_of_the_groups(parallelism: int) -> None:
+    keys = [f"user-{number}" for number in range(300)]
+    cache = SubtaskCache(parallelism, 128, limit=100)
+    for _ in range(2):
+        assert cache.subtasks(keys) == [subtask_of(key_group(key, 128), parallelism, 128) for key in keys]

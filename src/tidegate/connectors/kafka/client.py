@@ -114,7 +114,7 @@ class Chunk(msgspec.Struct):
     timestamps: list[int] | None = None
     """Milliseconds since 1970; -1 where the record has none."""
     headers: list[list[Header]] | None = None
-    offsets: list[int] | None = None
+    offsets: Sequence[int] | None = None
 
 
 class Consumer(Protocol):
@@ -266,7 +266,8 @@ class TransactionAdmin(Protocol):
         ...
 
     def commit(self, id: str, producer_id: int, epoch: int) -> EndAnswer:
-        """EndTxn(commit), version 3: the version that finds transactions which librdkafka opened."""
+        """EndTxn(commit), whoever opened the transaction. Where the cluster can, its epoch rises with that by one, and
+        nothing of it that arrives later has an effect."""
         ...
 
     def fence(self, id: str) -> None:

@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import Any, Literal, get_args
 
 import msgspec
@@ -26,7 +27,9 @@ ENVIRONMENT_PREFIX = "TIDEGATE_KAFKA_"
 
 Client = Literal["librdkafka", "batches"]
 """Who moves the records: librdkafka, or Tidegate's own client, which moves whole record batches."""
-DEFAULT_CLIENT: Client = "librdkafka"
+DEFAULT_CLIENT: Client = "batches"
+CODEC_PACKAGES = ("aiokafka", "cramjam")
+"""What the second needs besides what all of Kafka needs."""
 
 _SERVER = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[^\s\[\]:/,]+):(?P<port>[0-9]{1,9})")
 
@@ -49,8 +52,8 @@ class Connection:
     bootstrap: 'HOST:PORT', several with commas between. settings: librdkafka's, as text after construction; one that
     concerns only producers or only consumers goes to these. Raises InvalidError for a malformed server, a setting that
     Tidegate decides itself, and a value that is no plain one. Whether librdkafka knows the names and takes the values
-    says `check`, or the first client. client: who moves records; by default librdkafka. It is not stored: whoever
-    finishes a transaction needs no records.
+    says `check`, or the first client. client: who moves records; by default `DEFAULT_CLIENT`. It is not stored:
+    whoever finishes a transaction needs no records.
     """
 
     bootstrap: str
@@ -69,6 +72,18 @@ class Connection:
     def moves_batches(self) -> bool:
         """Whether records go through Tidegate's own client."""
         return (self.client or DEFAULT_CLIENT) == "batches"
+
+    @staticmethod
+    def for_records(bootstrap: str, settings: Mapping[str, Setting], client: Client | None) -> "Connection":
+        """One through which records shall go. Raises InvalidError also where what moves them is not installed."""
+        made = Connection(bootstrap, settings, client)
+        missing = [name for name in CODEC_PACKAGES if made.moves_batches and find_spec(name) is None]
+        if missing:
+            raise InvalidError(
+                f"client='batches' needs {' and '.join(missing)}, which is not installed",
+                remedy="pip install 'tidegate[kafka]', or use client='librdkafka'.",
+            )
+        return made
 
     def __repr__(self) -> str:
         shown = {name: HIDDEN if is_secret(name) else value for name, value in self.settings.items()}

@@ -100,11 +100,13 @@ def _as_topic(topic: Any) -> str:
 
 
 def _as_keys(keys: list[Any]) -> list[bytes | None]:
-    """Most keys are all of one kind, which is looked at once."""
-    kinds = set(map(type, keys))
-    if kinds == {str}:
-        return list(map(str.encode, keys))
-    return keys if kinds == {bytes} else list(map(_as_key, keys))
+    """Most keys are all of one kind."""
+    if isinstance(keys[0], str):
+        try:
+            return list(map(str.encode, keys))
+        except TypeError:
+            return list(map(_as_key, keys))
+    return keys if set(map(type, keys)) == {bytes} else list(map(_as_key, keys))
 
 
 def _as_key(key: Any) -> bytes | None:

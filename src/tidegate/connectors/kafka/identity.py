@@ -49,6 +49,11 @@ class TopicIdentity:
         if not self._verified and not self._new:
             self._ask_at = float("inf")
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether no answer is waited for."""
+        return self._question is None and not self._new
+
     def verified(self) -> list[SplitState]:
         """The splits that may be read from now on, each once.
 

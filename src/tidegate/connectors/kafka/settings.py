@@ -133,6 +133,11 @@ def is_secret(name: str) -> bool:
     return small not in _PUBLIC and any(word in small for word in _SECRET_WORDS)
 
 
+def exists(name: str) -> bool:
+    """As far as these tables go."""
+    return name in PRODUCER_ONLY | CONSUMER_ONLY | SHARED
+
+
 def nearest(name: str) -> str | None:
     """The existing name that looks most like this one, if one does."""
     close = difflib.get_close_matches(name, sorted(PRODUCER_ONLY | CONSUMER_ONLY | SHARED), 1, 0.7)

@@ -25,6 +25,7 @@ from tidegate.connectors.kafka.client import (
 )
 from tidegate.connectors.kafka.connection import Client, Connection
 from tidegate.connectors.kafka.encoding import Encoding, PartitionCounts
+from tidegate.connectors.kafka.open_transaction import KafkaTransaction
 from tidegate.connectors.kafka.outcomes import Prepared, StillOpen
 from tidegate.connectors.kafka.settings import Setting
 from tidegate.elements import Batch
@@ -64,8 +65,8 @@ class KafkaSink:
 
     transaction_prefix: the beginning of the transactional ids, unique in the cluster; by default the job's name.
     timeout: seconds after its first record at which the broker aborts a transaction that nobody committed; by default
-    the most that the broker allows (its transaction.max.timeout.ms). settings: librdkafka's.
-    client: who writes, 'librdkafka' or 'batches', Tidegate's own, which costs less and knows fewer settings.
+    the most that the broker allows (its transaction.max.timeout.ms). settings: for security and
+    tuning, by librdkafka's names. client: who writes: 'batches', Tidegate's own, or 'librdkafka', which costs more.
 
     Raises InvalidError for an argument that cannot be right.
     """
@@ -95,7 +96,7 @@ class KafkaSink:
         if delivery not in get_args(Delivery):
             raise InvalidError(f"delivery={delivery!r} must be one of {', '.join(map(repr, get_args(Delivery)))}")
         _check_transactions(delivery, transaction_prefix, timeout)
-        self.connection = Connection(bootstrap, {} if settings is None else settings, client)
+        self.connection = Connection.for_records(bootstrap, settings or {}, client)
         self.encoding = Encoding(topic, Bytes() if value is None else value, key, headers, timestamp, partition)
         self.delivery: Delivery = delivery
         self.timeout = timeout
@@ -155,28 +156,6 @@ def _check_transactions(delivery: str, transaction_prefix: object, timeout: obje
         raise InvalidError(f"timeout={timeout!r} must be at least {SHORTEST_TIMEOUT:g} second")
     if delivery != "exactly-once":
         raise InvalidError(f"timeout={timeout!r} is for transactions, and delivery={delivery!r} has none")
-
-
-class KafkaTransaction:
-    """One open transaction: its producer, and who that is to the coordinator."""
-
-    def __init__(self, id: str, producer: Producer, own: TransactionDescription, counts: PartitionCounts) -> None:
-        self.id = id
-        self.producer = producer
-        self.own = own
-        self.counts = counts
-        self.wrote_at: tuple[float, float] | None = None
-        """When the first record was given to the producer: monotonic and wall seconds. The coordinator's time-out
-        begins after it."""
-        self.failure: Exception | None = None
-
-    def raise_failure(self) -> None:
-        if isinstance(self.failure, TidegateError):
-            raise self.failure
-        if self.failure is not None:
-            raise UnavailableError(
-                f"transaction {self.id} is incomplete, an earlier write failed: {self.failure}"
-            ) from self.failure
 
 
 class KafkaSinkWriter:
@@ -265,9 +244,22 @@ class KafkaSinkWriter:
 
     # ---- preparing -------------------------------------------------------------------------------------------------
 
+    def flush(self, txn: KafkaTransaction) -> None:
+        txn.raise_failure()
+        if not txn.producer.sent:
+            return
+        try:
+            txn.producer.flush()
+        except SinkFencedError as error:
+            txn.failure = self._not_prepared(txn, self._admin.describe(txn.id), error)
+            raise txn.failure from None
+        except TidegateError as error:
+            txn.failure = error
+            raise
+
     def prepare(self, txn: KafkaTransaction) -> Committable | None:
         try:
-            txn.raise_failure()
+            self.flush(txn)
             committable = self._prepare(txn) if txn.producer.sent else None
             txn.failure = InternalError(f"transaction {txn.id} was used after it had been prepared")
         except TidegateError as error:
@@ -278,10 +270,6 @@ class KafkaSinkWriter:
         return committable
 
     def _prepare(self, txn: KafkaTransaction) -> Committable:
-        try:
-            txn.producer.flush()
-        except SinkFencedError as error:
-            raise self._not_prepared(txn, self._admin.describe(txn.id), error) from None
         found = self._admin.describe(txn.id)
         own = txn.own
         if (

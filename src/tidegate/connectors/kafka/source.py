@@ -5,7 +5,6 @@ counts by offsets, which have gaps, and ends a bounded split by its position, no
 """
 
 import re
-from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
@@ -13,6 +12,7 @@ from typing import Any, Literal
 
 from tidegate.checkpoint.protocol import RecoverySpec, SplitState
 from tidegate.clock import Clock, SystemClock
+from tidegate.connectors.kafka.buffers import PartitionBuffer
 from tidegate.connectors.kafka.client import (
     Chunk,
     Columns,
@@ -31,6 +31,7 @@ from tidegate.connectors.kafka.records import FIELDS, Field, deserializer_of, re
 from tidegate.connectors.kafka.settings import Setting
 from tidegate.errors import InvalidError
 from tidegate.operators.contracts import Deserializer, Fetched, SourceContext
+from tidegate.operators.watching import watched_by
 
 BUFFERED_RECORDS = 10_000
 BUFFERED_BYTES = 16_777_216
@@ -61,9 +62,9 @@ class KafkaSource:
     group: of the offsets that are committed after each checkpoint for lag tools, unless commit_group_offsets is False;
         the job's name by default.
     on_lost_offsets: 'fail' when records are gone before they were read, or go on at the 'earliest' that is there.
-    settings: librdkafka's, for security and tuning.
-    client: who reads the records: 'librdkafka', or 'batches', Tidegate's own client, which moves whole record batches
-        and costs less. It knows fewer settings, and refuses the others.
+    settings: for security and tuning, by librdkafka's names.
+    client: who reads the records: 'batches', Tidegate's own client, which moves whole record batches and is the
+        default, or 'librdkafka', which costs more and follows every setting.
 
     Raises InvalidError for arguments that contradict each other or mean nothing.
     """
@@ -88,7 +89,7 @@ class KafkaSource:
         settings: Mapping[str, Setting] = {},
         client: Client | None = None,
     ) -> None:
-        self.connection = Connection(bootstrap, settings, client)
+        self.connection = Connection.for_records(bootstrap, settings, client)
         self._selection = _selection(topics, pattern)
         self._include = tuple(_one_of("include", field, FIELDS) for field in include)
         if key is not None and "key" not in self._include:
@@ -227,6 +228,9 @@ class KafkaSourceReader:
                 self._put(chunk)
         return self._next(max_records)
 
+    def watched(self) -> Sequence[int]:
+        return watched_by(self._consumer) if self._reading and self._identity.is_settled else ()
+
     def _begin(self, splits: Sequence[SplitState]) -> None:
         positions: dict[TopicPartition, int] = {}
         for split in splits:
@@ -278,65 +282,6 @@ class KafkaSourceReader:
 
     def close(self) -> None:
         self._consumer.close()
-
-
-class PartitionBuffer:
-    """What was fetched of one split and not handed out yet."""
-
-    def __init__(self, split: SplitState) -> None:
-        self.split = split.id
-        self.partition = partition_of(split.id)
-        self._stop = split.stop
-        self._position = split.position
-        """Behind what was handed out."""
-        self._end = split.position
-        """Behind what was fetched."""
-        self._has_finished = False
-        self._values: list[Any] = []
-        self._offsets: list[int] = []
-        self._timestamps: list[int] = []
-
-    @property
-    def is_complete(self) -> bool:
-        """Nothing needs to be fetched any more."""
-        return self._stop is not None and self._end >= self._stop
-
-    @property
-    def records(self) -> int:
-        """How many it has."""
-        return len(self._values)
-
-    @property
-    def rest(self) -> SplitState:
-        """The split, behind what was handed out."""
-        return SplitState(self.split, self._position, self._stop)
-
-    @property
-    def has_more(self) -> bool:
-        """Whether there are records, a newer position, or the news of the end."""
-        return not self._has_finished and (self._end > self._position or self.is_complete)
-
-    def put(self, chunk: Chunk, values: list[Any]) -> int:
-        """Add a chunk with `values` in place of its own; returns how many of them are before the stop."""
-        offsets = chunk.offsets or []
-        self._end = chunk.next_offset if self._stop is None else min(chunk.next_offset, self._stop)
-        count = len(values) if self._end == chunk.next_offset else bisect_left(offsets, self._end)
-        self._values += values[:count]
-        self._offsets += offsets[:count]
-        self._timestamps += (chunk.timestamps or ())[:count]
-        return count
-
-    def take(self, max_records: int) -> Fetched:
-        """The next records; only when `has_more`."""
-        if len(self._values) <= max_records:
-            values, timestamps, self._position = self._values, self._timestamps, self._end
-            self._values, self._offsets, self._timestamps = [], [], []
-        else:
-            values, timestamps = self._values[:max_records], self._timestamps[:max_records]
-            self._position = self._offsets[max_records - 1] + 1
-            del self._values[:max_records], self._offsets[:max_records], self._timestamps[:max_records]
-        self._has_finished = self._stop is not None and self._position >= self._stop
-        return Fetched(self.split, values, self._position, None, timestamps or None, self._has_finished)
 
 
 # ---- arguments -----------------------------------------------------------------------------------------------------

@@ -48,9 +48,14 @@ DEFAULT_MAXIMUM_TIMEOUT = 900.0
 TRANSACTION_TOPIC = "__transaction_state"
 TRANSACTION_KEY = 1
 
-# Versions that every broker since 3.0 has. EndTxn: from 5 on it means another protocol, that of transactions whose
-# epoch rises with every one; it would not find those that librdkafka opened.
+RAISING_LEVEL = 2
+"""Of the feature `transaction.version`: from here on a coordinator can raise the epoch when it ends a transaction."""
+LAST_RAISED_EPOCH = 32_000
+"""Behind the very last epoch comes a new producer id, by which a transaction is not known again."""
+
+# Versions that every broker since 3.0 has.
 END_VERSION = 3
+RAISING_END_VERSION = 5
 INITIALISE_VERSION = 4
 FIND_COORDINATOR_VERSION = 4
 METADATA_VERSION = 9
@@ -64,6 +69,14 @@ REFUSED = frozenset({47, 48, 49, 59, 90})
 """INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, INVALID_PRODUCER_ID_MAPPING, UNKNOWN_PRODUCER_ID, PRODUCER_FENCED."""
 OVERTAKEN = frozenset({47, 90})
 """INVALID_PRODUCER_EPOCH and PRODUCER_FENCED: somebody else initialised the id at the same moment."""
+
+
+def end_version(epoch: int, level: int) -> int:
+    """Of EndTxn for a transaction of this epoch, where `level` is the cluster's of `transaction.version`.
+
+    When the epoch rises, what its producer sent before and what arrives behind the end is refused: it can neither open
+    the transaction again nor write behind its marker."""
+    return RAISING_END_VERSION if level >= RAISING_LEVEL and epoch <= LAST_RAISED_EPOCH else END_VERSION
 
 
 class KafkaTransactionAdmin:
@@ -103,10 +116,12 @@ class KafkaTransactionAdmin:
         return self._repeated(lambda: self._commit(id, producer_id, epoch))
 
     def _commit(self, id: str, producer_id: int, epoch: int) -> EndAnswer:
+        coordinator = self._coordinator(id)
+        version = end_version(epoch, self._brokers.level(coordinator, "transaction.version"))
         request = EndTxnRequest(
-            transactional_id=id, producer_id=producer_id, producer_epoch=epoch, committed=True, version=END_VERSION
+            transactional_id=id, producer_id=producer_id, producer_epoch=epoch, committed=True, version=version
         )
-        code = self._brokers.send(self._coordinator(id), request).error_code
+        code = self._brokers.send(coordinator, request).error_code
         if code in REFUSED:
             return EndAnswer.REFUSED
         if code == CONCURRENT:

@@ -9,18 +9,20 @@ import itertools
 import socket
 import struct
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from io import BytesIO
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
-import kafka
 from kafka.errors import for_code
 from kafka.net.sasl import get_sasl_mechanism
 from kafka.protocol.metadata import ApiVersionsRequest
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
+from kafka.version import __version__ as kafka_python_version
 
 from tidegate.connectors.kafka import errors
 from tidegate.errors import InvalidError, UnavailableError
+
+T = TypeVar("T")
 
 API_VERSIONS_VERSION = 3
 SASL_VERSION = 1
@@ -73,6 +75,8 @@ class BrokerConnection:
         self._timeout = timeout
         self._numbers = itertools.count(1)
         self._supported: dict[int, tuple[int, int]] = {}
+        self.levels: dict[str, int] = {}
+        """Of what the whole cluster has agreed on, by name, such as 'transaction.version'."""
         self._socket = socket.create_connection(address, timeout)
         try:
             self._open(address, config)
@@ -86,12 +90,13 @@ class BrokerConnection:
             self._socket = config["ssl_context"].wrap_socket(self._socket, server_hostname=address.host)
         request = ApiVersionsRequest(
             client_software_name="tidegate-kafka-python",
-            client_software_version=kafka.__version__,
+            client_software_version=kafka_python_version,
             version=API_VERSIONS_VERSION,
         )
         versions = self._exchange(request)
         check(versions.error_code, self._place)
         self._supported = {each.api_key: (each.min_version, each.max_version) for each in versions.api_keys}
+        self.levels = {each.name: each.max_version_level for each in versions.finalized_features or ()}
         if "sasl_mechanism" in config:
             self._authenticate(address, config)
 
@@ -174,8 +179,15 @@ class Brokers:
 
     def send(self, address: Address, request: Any) -> Any:
         """The response of one broker. Raises what `errors.of_kafka_python` makes of anything that goes wrong."""
+        return self._of(address, lambda connection: connection.send(request))
+
+    def level(self, address: Address, name: str) -> int:
+        """What the cluster has agreed on, as the broker knows it; 0 where that is nothing. Raises as `send` does."""
+        return self._of(address, lambda connection: connection.levels.get(name, 0))
+
+    def _of(self, address: Address, ask: Callable[[BrokerConnection], T]) -> T:
         try:
-            return self._connected(address).send(request)
+            return ask(self._connected(address))
         except TimeoutError as error:
             self._drop(address)
             raise UnavailableError(f"Kafka broker {address}: no answer in {self._timeout:g} s") from error

@@ -5,15 +5,15 @@ when the watermark has reached its `max_timestamp`. Nothing is kept here that is
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from tidegate.elements import Batch
 from tidegate.errors import InvalidError
-from tidegate.operators.context import OutputBuffer
+from tidegate.operators.context import FULL, OutputBuffer
 from tidegate.operators.contracts import OperatorContext
 from tidegate.operators.keyed import backend_of, keys_of
 from tidegate.operators.stateless import pick
-from tidegate.operators.timers import EVENT_TIMERS, TimerQueue
+from tidegate.operators.timers import EVENT_TIMERS, Due, TimerQueue
 from tidegate.operators.user_code import as_refusal, describe, raise_user_error
 from tidegate.operators.windows.spec import Add, WindowSpec
 from tidegate.state.descriptors import InternalMapState
@@ -70,9 +70,10 @@ class BaseWindowOperator:
     def _process(self, batch: Batch, keys: list[Any], stamps: Sequence[Any]) -> Iterator[Batch]:
         raise NotImplementedError
 
-    def _close(self, key: Any, timestamp: int) -> Iterable[tuple[Any, Any]]:
-        """A timer of the current key: the windows that are complete at this time, with accumulators. What is not needed
-        any more is removed when the last was taken."""
+    def _close(self, due: Iterable[Due]) -> Iterator[tuple[Any, Any, Any]]:
+        """Timers that are due, each taken when it is asked for, its key then being the current one: with their keys,
+        the windows that are complete at these times, and their accumulators. What is not needed any more of a window is
+        removed when the next is asked for."""
         raise NotImplementedError
 
     def advance_watermark(self, watermark: int, must_stop: Callable[[], bool]) -> Iterator[Batch] | None:
@@ -84,11 +85,32 @@ class BaseWindowOperator:
         return outputs if self._function is None else self._function.around(outputs, 0)
 
     def _closed(self, must_stop: Callable[[], bool]) -> Iterator[Batch]:
-        waiting = self._buffer()
-        for timestamp, key, _ in self._timers.take_due(self._watermark, self._operator.batch_size, must_stop):
-            for window, accumulator in self._close(key, timestamp):
-                yield from self._emit(waiting, key, window, accumulator, window.max_timestamp)
-        yield from waiting.take()
+        waiting, size = self._buffer(), self._operator.batch_size
+        due = self._timers.take_due(self._watermark, size, must_stop)
+        return waiting.batches_of(self._results(waiting, self._close(due)), size)
+
+    def _results(self, waiting: OutputBuffer, windows: Iterable[tuple[Any, Any, Any]]) -> Iterator[Any]:
+        """Those of windows of the current key, as `OutputBuffer.batches_of` wants them."""
+        emit, size, stamps = self._emitter(), self._operator.batch_size, waiting.stamps
+        for key, window, accumulator in windows:
+            outputs, stamp = None, window.max_timestamp
+            try:
+                outputs = emit(key, window, accumulator, stamp)
+                for output in outputs:
+                    if stamps is not None:
+                        stamps.append(stamp)
+                    yield output
+            except Exception as error:
+                self._refuse_results(error, outputs, key, window)
+            if waiting.side_records >= size:
+                yield FULL
+
+    def _emitter(self) -> Callable[[Any, Any, Any, int | None], Iterable[Any]]:
+        """From key, window, accumulator and timestamp to results."""
+        if self._function is not None:
+            return self._function.emit
+        emit = self._spec.emit
+        return lambda key, window, accumulator, _: emit(key, window, accumulator)
 
     def _buffer(self, timed: bool = True) -> OutputBuffer:
         if self._function is None:
@@ -103,10 +125,7 @@ class BaseWindowOperator:
         """The results of a window of the current key."""
         size, outputs = self._operator.batch_size, None
         try:
-            if self._function is None:
-                outputs = self._spec.emit(key, window, accumulator)
-            else:
-                outputs = self._function.emit(key, window, accumulator, stamp)
+            outputs = self._emitter()(key, window, accumulator, stamp)
             for value in outputs:
                 waiting.main.values.append(value)
                 if len(waiting.main) + waiting.side_records >= size:
@@ -116,8 +135,11 @@ class BaseWindowOperator:
             if waiting.side_records >= size:
                 yield from waiting.take()
         except Exception as error:
-            doing = f"on window {describe(window)} of key {describe(key)}"
-            raise_user_error(as_refusal(error, outputs), self._operator, doing)
+            self._refuse_results(error, outputs, key, window)
+
+    def _refuse_results(self, error: Exception, outputs: object, key: Any, window: Any) -> NoReturn:
+        doing = f"on window {describe(window)} of key {describe(key)}"
+        raise_user_error(as_refusal(error, outputs), self._operator, doing)
 
     def _removed(self, key: Any, window: Any) -> None:
         """A window of the current key is gone."""

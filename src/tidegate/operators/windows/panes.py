@@ -6,18 +6,29 @@ and once more for each record that comes late but within the allowed lateness. T
 holds windows that may still get records, and nothing else.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache, partial
+from itertools import compress
+from operator import length_hint
 from typing import Any
 
-from tidegate.elements import Batch
+from tidegate.elements import MAX_WATERMARK, Batch
 from tidegate.event_time.windows import GlobalWindows, TimeWindow, WindowAssigner
 from tidegate.operators.context import OutputBuffer
+from tidegate.operators.keyed import cursor_over
+from tidegate.operators.timers import Due
+from tidegate.operators.user_code import describe, raise_user_error
 from tidegate.operators.windows.base import BaseWindowOperator
 from tidegate.operators.windows.processing import OnProcessingTime
 from tidegate.operators.windows.spec import Add, WindowSpec
+from tidegate.state.backend import KeyCursor
+from tidegate.state.handles import FoldingHandle
 
 MANY_PANES = 1024
 """Of a window of which so many are possible, those that are there are looked for and not asked for one by one."""
+_AT_A_TIME = 64
+"""Windows, and panes, of which it is remembered how they are made of each other."""
+_ABSENT: Any = object()
 
 
 class WindowOperator(BaseWindowOperator):
@@ -27,16 +38,102 @@ class WindowOperator(BaseWindowOperator):
         super().__init__(spec)
         self._assigner = assigner
         self._has_many_panes = getattr(assigner, "panes_a_window", 1) > MANY_PANES
+        self._windows_of, self._windows_ending = assigner.windows_of, assigner.windows_ending
+        self._all_panes_of = assigner.panes_of
+        if not self._has_many_panes:
+            # All keys have the same few windows at a time.
+            self._windows_of = lru_cache(_AT_A_TIME)(assigner.windows_of)
+            self._windows_ending = lru_cache(_AT_A_TIME)(assigner.windows_ending)
+            self._all_panes_of = lru_cache(_AT_A_TIME)(assigner.panes_of)
 
     def _process(self, batch: Batch, keys: list[Any], stamps: Sequence[Any]) -> Iterator[Batch]:
-        """Records of one key and pane are added together: the state is asked once for all of them."""
+        """A record whose windows are all open emits nothing: those of a pane are added in one loop."""
+        add, first = self._spec.adds[batch.input], self._assigner.pane_of(min(stamps))
+        if self._windows_of(first)[0].max_timestamp <= self._watermark:
+            is_open = self._are_open(stamps)
+            late = [not one for one in is_open]
+            yield from self._process_late(*_part(batch, keys, stamps, late))
+            batch, keys, stamps = _part(batch, keys, stamps, is_open)
+        if stamps and first == self._assigner.pane_of(max(stamps)):
+            self._add_all(add, first, keys, batch.values)
+        else:
+            for pane, (of_keys, values) in self._by_pane(keys, stamps, batch.values).items():
+                self._add_all(add, pane, of_keys, values)
+
+    def _are_open(self, stamps: Sequence[int]) -> list[bool]:
+        """Whether all windows of each are certainly open: it is not before the pane that the watermark is about to
+        reach."""
+        if self._watermark >= MAX_WATERMARK:
+            return [False] * len(stamps)
+        start = self._assigner.pane_of(self._watermark + 1).start
+        return [stamp >= start for stamp in stamps]
+
+    def _by_pane(
+        self, keys: list[Any], stamps: Sequence[Any], values: list[Any]
+    ) -> dict[TimeWindow, tuple[list[Any], list[Any]]]:
+        """Keys and values. A record is often in the same pane as the one before it."""
+        by_pane: dict[TimeWindow, tuple[list[Any], list[Any]]] = {}
+        of_keys, of_values, start, end = list[Any](), list[Any](), 0, 0
+        for key, stamp, value in zip(keys, stamps, values, strict=True):
+            if not start <= stamp < end:
+                start, end = pane = self._assigner.pane_of(stamp)
+                of_keys, of_values = by_pane.setdefault(pane, ([], []))
+            of_keys.append(key)
+            of_values.append(value)
+        return by_pane
+
+    def _add_all(self, add: Add, pane: TimeWindow, keys: list[Any], values: list[Any]) -> None:
+        """Records of one pane, none of whose windows is complete."""
+        cursor, times = cursor_over(keys, self._operator), self._times(self._windows_of(pane))
+        records = iter(values)
+        try:
+            if isinstance(self._accumulators, FoldingHandle):
+                self._accumulators.fold(pane, keys, records, add, partial(self._begun, times))
+            else:
+                self._fold(cursor, pane, zip(keys, records, strict=True), add, times)
+        except Exception as error:
+            failed = values[len(values) - length_hint(records) - 1]
+            raise_user_error(error, self._operator, f"on record {describe(failed)}")
+
+    def _fold(
+        self, cursor: KeyCursor, pane: TimeWindow, records: Iterable[tuple[Any, Any]], add: Add, times: Sequence[int]
+    ) -> None:
+        """The state is asked once for each key, and written once: writing may look through a whole accumulator."""
+        accumulators = dict[Any, Any]()
+        for key, value in records:
+            accumulator = accumulators.get(key, _ABSENT)
+            if accumulator is _ABSENT:
+                cursor.key = key
+                accumulator = self._accumulators.get(pane)
+                if accumulator is None:
+                    accumulator = self._begun(times, key)
+            accumulators[key] = add(accumulator, value)
+        for cursor.key, accumulator in accumulators.items():
+            self._accumulators.put(pane, accumulator)
+
+    def _times(self, windows: Sequence[TimeWindow]) -> list[int]:
+        """At which windows are complete, if they are not, and at which they are not needed any more."""
+        lateness = self._spec.lateness
+        ends = [window.max_timestamp for window in windows if not self._is_too_late(window)]
+        times = [end for end in ends if end > self._watermark]
+        return times + [end + lateness for end in ends] if lateness else times
+
+    def _begun(self, times: Sequence[int], key: Any) -> Any:
+        """A new accumulator of the current key, whose windows wait for these times."""
+        for time in times:
+            self._timers.register(time, key)
+        return self._spec.create()
+
+    def _process_late(self, batch: Batch, keys: list[Any], stamps: Sequence[Any]) -> Iterator[Batch]:
+        """Records of one key and pane are added together: the state is asked once for all of them. Each of them gives
+        a result of each of its windows that is complete."""
         groups: dict[tuple[Any, TimeWindow], list[int]] = {}
         for position, (key, pane) in enumerate(zip(keys, map(self._assigner.pane_of, stamps), strict=True)):
             groups.setdefault((key, pane), []).append(position)
         add, too_late = self._spec.adds[batch.input], list[int]()
         waiting, gone = self._buffer(), self._watermark - self._spec.lateness
         for (key, pane), positions in groups.items():
-            windows = self._assigner.windows_of(pane)
+            windows = self._windows_of(pane)
             if windows[-1].max_timestamp <= gone:
                 too_late += positions
             else:
@@ -57,10 +154,7 @@ class WindowOperator(BaseWindowOperator):
         self._backend.set_current_key(key)
         accumulator = self._accumulators.get(pane)
         if accumulator is None:
-            accumulator = self._spec.create()
-            for window in windows:
-                if not self._is_too_late(window):
-                    self._wait_for(window, key)
+            accumulator = self._begun(self._times(windows), key)
         complete = [w for w in windows if w.max_timestamp <= self._watermark and not self._is_too_late(w)]
         for value in values:
             accumulator = self._added(add, accumulator, value)
@@ -70,19 +164,14 @@ class WindowOperator(BaseWindowOperator):
                     yield from self._emit(waiting, key, window, self._whole(window), window.max_timestamp)
         self._accumulators.put(pane, accumulator)
 
-    def _wait_for(self, window: TimeWindow, key: Any) -> None:
-        """Until it is complete, and until it is not needed any more."""
-        if window.max_timestamp > self._watermark:
-            self._timers.register(window.max_timestamp, key)
-        if self._spec.lateness:
-            self._timers.register(window.max_timestamp + self._spec.lateness, key)
-
     def _whole(self, window: TimeWindow) -> Any:
         """The accumulator of a window of the current key; None when it has no records."""
         panes = self._panes_of(window)
+        if len(panes) == 1 and panes[0] == window:
+            return self._accumulators.get(window)
         found = [accumulator for pane in panes if (accumulator := self._accumulators.get(pane)) is not None]
-        if not found or panes[0] == window:
-            return found[0] if found else None
+        if not found:
+            return None
         whole = self._spec.create()
         for accumulator in found:
             whole = self._merged(whole, accumulator)
@@ -91,28 +180,39 @@ class WindowOperator(BaseWindowOperator):
     def _panes_of(self, window: TimeWindow) -> Sequence[TimeWindow]:
         """In order, of the current key at least those that have records."""
         if not self._has_many_panes:
-            return self._assigner.panes_of(window)
+            return self._all_panes_of(window)
         there = sorted(self._accumulators.keys())
         return [pane for pane in there if window.start <= pane.start and pane.end <= window.end]
 
-    def _close(self, key: Any, timestamp: int) -> Iterator[tuple[TimeWindow, Any]]:
-        if self._spec.lateness:
-            for window in self._assigner.windows_ending(timestamp - self._spec.lateness):
-                self._remove(key, window)
-        for window in self._assigner.windows_ending(timestamp):
-            if (whole := self._whole(window)) is not None:
-                yield window, whole
-            if not self._spec.lateness:
-                self._remove(key, window)
+    def _close(self, due: Iterable[Due]) -> Iterator[tuple[Any, TimeWindow, Any]]:
+        lateness = self._spec.lateness
+        for timestamp, key, _ in due:
+            if lateness:
+                for window in self._windows_ending(timestamp - lateness):
+                    self._remove(key, window)
+            for window in self._windows_ending(timestamp):
+                if (whole := self._whole(window)) is not None:
+                    yield key, window, whole
+                if not lateness:
+                    self._remove(key, window)
 
     def _remove(self, key: Any, window: TimeWindow) -> None:
-        panes = self._panes_of(window)
         # The timer may be that of a later window, which is just complete: this one had no records, then.
-        if self._function is not None and any(self._accumulators.get(pane) is not None for pane in panes):
+        if self._function is not None and any(
+            self._accumulators.get(pane) is not None for pane in self._panes_of(window)
+        ):
             self._removed(key, window)
-        for pane in panes:
-            if self._assigner.windows_of(pane)[-1] == window:
+        for pane in self._panes_of(window):
+            if self._windows_of(pane)[-1] == window:
                 self._accumulators.remove(pane)
+
+
+def _part(
+    batch: Batch, keys: list[Any], stamps: Sequence[Any], mask: list[bool]
+) -> tuple[Batch, list[Any], Sequence[Any]]:
+    """The records where `mask` is true, with what belongs to them."""
+    of_keys, of_stamps = list(compress(keys, mask)), list(compress(stamps, mask))
+    return Batch(list(compress(batch.values, mask)), of_keys, of_stamps, None, batch.input), of_keys, of_stamps
 
 
 class ProcessingTimeWindowOperator(OnProcessingTime, WindowOperator):

@@ -8,6 +8,7 @@ from typing import Any
 from tidegate.elements import Batch
 from tidegate.event_time.windows import SessionWindows, TimeWindow, ending_at, meet
 from tidegate.operators.context import OutputBuffer
+from tidegate.operators.timers import Due
 from tidegate.operators.windows.base import BaseWindowOperator
 from tidegate.operators.windows.processing import OnProcessingTime
 from tidegate.operators.windows.spec import WindowSpec
@@ -94,13 +95,14 @@ class SessionWindowOperator(BaseWindowOperator):
         ends = dict.fromkeys((time + 1 - self._spec.lateness, time + 1))
         return [window for end in ends if (window := ending_at(end, sessions)) is not None]
 
-    def _close(self, key: Any, timestamp: int) -> Iterator[tuple[TimeWindow, Any]]:
-        for window in self._ending(timestamp, sorted(self._accumulators.keys())):
-            if window.max_timestamp == timestamp:
-                yield window, self._accumulators.get(window)
-            if window.max_timestamp + self._spec.lateness == timestamp:
-                self._accumulators.remove(window)
-                self._removed(key, window)
+    def _close(self, due: Iterable[Due]) -> Iterator[tuple[Any, TimeWindow, Any]]:
+        for timestamp, key, _ in due:
+            for window in self._ending(timestamp, sorted(self._accumulators.keys())):
+                if window.max_timestamp == timestamp:
+                    yield key, window, self._accumulators.get(window)
+                if window.max_timestamp + self._spec.lateness == timestamp:
+                    self._accumulators.remove(window)
+                    self._removed(key, window)
 
 
 class ProcessingTimeSessionWindowOperator(OnProcessingTime, SessionWindowOperator):

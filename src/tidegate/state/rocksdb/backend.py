@@ -11,7 +11,7 @@ from typing import Any
 from tidegate.checkpoint.protocol import OperatorSnapshot, StateInfo
 from tidegate.errors import CorruptError, InternalError, InvalidError, place
 from tidegate.ids import CheckpointId, OperatorName, SubtaskIndex
-from tidegate.state.backend import Maintenance, StoredFiles
+from tidegate.state.backend import CallingCursor, Maintenance, StoredFiles
 from tidegate.state.descriptors import StateDescriptor
 from tidegate.state.key_groups import KeyChecker, groups_of
 from tidegate.state.object_capture import MAX_VALUE_BYTES
@@ -159,6 +159,11 @@ class RocksStateBackend:
         cursor.key = key
         if cursor.is_full:
             self._make_room()
+
+    def cursor_over(self, keys: list[Any]) -> CallingCursor:
+        """See `KeyedStateBackend.cursor_over`: there may have to be room made between any two of them."""
+        self._checker.check(keys)
+        return CallingCursor(self.set_current_key)
 
     def keys(self, name: str) -> Iterator[Any]:
         self._write_back([self._handles[name]])

@@ -16,6 +16,7 @@ from tidegate.errors import CorruptError, InternalError, InvalidError
 from tidegate.ids import KeyGroup, SubtaskIndex
 from tidegate.serializers import pickled
 from tidegate.state.descriptors import ListState, MapState, ReducingState, StateDescriptor, ValueState
+from tidegate.state.handles import FoldingHandle
 from tidegate.state.key_groups import key_group, subtask_of
 from tidegate.testing.conformance.state_checkpoints import StateCheckpointConformance
 from tidegate.testing.conformance.state_handles import StateHandleConformance
@@ -114,6 +115,57 @@ class StateBackendConformance(StateHandleConformance, StateCheckpointConformance
             after.set_current_key("k")
             for basket in (value.value(), elements.get()[0], entries.get("x"), reduced.get()):
                 assert basket.items == expected
+
+    def test_a_cursor_over_keys_makes_each_the_current_one_and_refuses_what_cannot_be_one(self) -> None:
+        backend = self.one()
+        total = backend.register(ValueState(int, default=0, name="total"))
+        keys = ["a", "b", "a", None, "b", "a"]
+        cursor = backend.cursor_over(keys)
+        for number, key in enumerate(keys):
+            cursor.key = key
+            total.update(total.value() + number)
+        backend.set_current_key("a")
+        assert total.value() == 0 + 2 + 5
+        backend.set_current_key(None)
+        assert total.value() == 3
+        for wrong in (["a", 7], [1.5], [["a"]]):
+            with pytest.raises(InvalidError):
+                backend.cursor_over(wrong)
+
+    @pytest.mark.parametrize("first", [0, []], ids=["immutable", "mutable"])
+    def test_folding_into_a_map_is_putting_what_was_got_and_added_to(self, first: Any) -> None:
+        declared = type(first) if first == 0 else list[int]
+        before = self.one()
+        folded: Any = before.register(MapState(str, declared, name="folded"))
+        can_fold = isinstance(folded, FoldingHandle)
+        if not can_fold:
+            pytest.skip("its handles do not fold")
+        owners, begun = ["a", "b", "a", "c", "a"], []
+
+        def begin(owner: str) -> Any:
+            before.set_current_key(owner)
+            begun.append((owner, folded.items()))
+            return 0 if first == 0 else []
+
+        def add(so_far: Any, value: int) -> Any:
+            return so_far + value if first == 0 else [*so_far, value]
+
+        before.set_current_key("b")
+        folded.put("other", add(first, 100))
+        folded.fold("x", owners, [1, 2, 3, 4, 5], add, begin)
+        first_capture = self.take(before)
+        folded.fold("x", iter(["a", "d"]), iter([6, 7]), add, begin)
+        assert begun == [("a", []), ("b", [("other", add(first, 100))]), ("c", []), ("d", [])]
+        expected = {"a": [1, 3, 5], "b": [2], "c": [4], "d": []}
+        for capture, last in ((first_capture, {}), (self.take(before), {"a": 6, "d": 7})):
+            after = self.restored(capture)
+            handle = after.register(MapState(str, declared, name="folded"))
+            for owner, values in expected.items():
+                added = values + [number for other, number in last.items() if other == owner]
+                after.set_current_key(owner)
+                assert handle.get("x") == (None if not added else sum(added) if first == 0 else added)
+        with pytest.raises(InvalidError):
+            folded.fold("x", ["a"], ["no number"], lambda _, value: value, begin)
 
     @pytest.mark.parametrize("keys", KEYS, ids=repr)
     def test_keys_come_back_with_their_type(self, keys: list[Any]) -> None:

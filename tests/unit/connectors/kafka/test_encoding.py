@@ -3,12 +3,19 @@
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.unit.connectors.kafka.scripted import KeepingProducer
 from tidegate.connectors.kafka.encoding import Encoding, PartitionCounts, send
 from tidegate.elements import Batch
 from tidegate.errors import InvalidError
 from tidegate.formats import Bytes, String
+
+
+class Constant:
+    def encode(self, values: list[Any]) -> list[bytes | None]:
+        return [b"v"] * len(values)
 
 
 def sent(batch: Batch, producer: KeepingProducer | None = None, **encoding: Any) -> list[tuple[Any, ...]]:
@@ -37,6 +44,19 @@ def test_every_function_gives_a_column() -> None:
 def test_none_is_a_tombstone_with_its_key() -> None:
     calls = sent(Batch([None, b"a"]), key=lambda value: b"k" if value is None else None)
     assert calls == [("totals", [None, b"a"], [b"k", None], None, None, None)]
+
+
+keys_of_all_kinds = st.none() | st.text(max_size=3) | st.binary(max_size=3) | st.just(5)
+
+
+@given(st.lists(keys_of_all_kinds, min_size=1, max_size=6) | st.lists(st.text(), min_size=1))
+def test_keys_become_bytes_alike_whatever_is_beside_them(keys: list[Any]) -> None:
+    if any(key == 5 for key in keys):
+        with pytest.raises(InvalidError, match="key= must give bytes, str or None, not int: 5"):
+            sent(Batch(keys), value=Constant(), key=lambda value: value)
+        return
+    expected = [key.encode() if isinstance(key, str) else key for key in keys]
+    assert sent(Batch(keys), value=Constant(), key=lambda value: value)[0][2] == expected
 
 
 def test_the_records_own_timestamps_are_taken_unless_there_is_a_function() -> None:

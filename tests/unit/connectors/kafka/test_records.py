@@ -1,11 +1,20 @@
 """Records as a stream's values: what is asked for is filled, formats never see what is not there."""
 
+from itertools import combinations
 from typing import Any
 
 import pytest
 
 from tidegate.connectors.kafka.client import Chunk, TopicPartition
-from tidegate.connectors.kafka.records import FIELDS, KafkaRecord, decode_present, deserializer_of, records_of
+from tidegate.connectors.kafka.records import (
+    FIELDS,
+    Field,
+    KafkaRecord,
+    RecordValue,
+    decode_present,
+    deserializer_of,
+    records_of,
+)
 from tidegate.formats import Json, String
 
 CHUNK = Chunk(
@@ -42,6 +51,32 @@ def test_all_fields_of_a_record_that_was_asked_for_everything() -> None:
 def test_fields_that_were_not_asked_for_have_their_defaults_though_they_were_read() -> None:
     assert records_of(CHUNK, ["key"]) == [KafkaRecord(b"1"), KafkaRecord(None, b"k")]
     assert records_of(CHUNK, ["timestamp"]) == [KafkaRecord(b"1"), KafkaRecord(None, timestamp=70)]
+
+
+@pytest.mark.parametrize("count", range(len(FIELDS) + 1))
+def test_every_choice_of_fields_fills_those_and_no_others(count: int) -> None:
+    whole = records_of(CHUNK, FIELDS)
+    of_field: dict[Field, tuple[str, ...]] = {
+        "key": ("key",),
+        "timestamp": ("timestamp",),
+        "headers": ("headers",),
+        "position": ("topic", "partition", "offset"),
+    }
+    for include in combinations(FIELDS, count):
+        names = [name for field in include for name in of_field[field]]
+        expected = [KafkaRecord(one.value, **{name: getattr(one, name) for name in names}) for one in whole]
+        assert records_of(CHUNK, include) == expected
+        assert records_of(CHUNK, include[::-1]) == expected
+
+
+def test_the_values_of_records_are_written_through_a_format_and_tombstones_stay() -> None:
+    records: list[Any] = [KafkaRecord(b"a", b"k"), KafkaRecord(None, b"k")]
+    assert RecordValue().encode(records) == [b"a", None]
+    assert RecordValue(Json()).encode([KafkaRecord({"a": 1}), KafkaRecord(None)]) == [b'{"a":1}', None]
+    with pytest.raises(TypeError, match="writes bytes, not str"):
+        RecordValue().encode([KafkaRecord("text")])
+    with pytest.raises(AttributeError, match="'value'"):
+        RecordValue().encode([b"a"])
 
 
 def test_S16_values_and_keys_that_are_none_stay_none_and_no_format_sees_them() -> None:

@@ -19,7 +19,8 @@ from tests.unit.connectors.kafka.scripted import (
     leaders,
 )
 from tidegate.connectors.kafka.client import EndAnswer, TransactionDescription, TransactionState
-from tidegate.connectors.kafka.sink import KafkaSink, KafkaSinkWriter, KafkaTransaction
+from tidegate.connectors.kafka.open_transaction import KafkaTransaction
+from tidegate.connectors.kafka.sink import KafkaSink, KafkaSinkWriter
 from tidegate.elements import Batch
 from tidegate.errors import InternalError, InvalidError, LostDataError, SinkFencedError, TidegateError, UnavailableError
 from tidegate.formats import String
@@ -225,6 +226,21 @@ def test_T21_a_flush_that_fails_prepares_nothing() -> None:
     ground = Ground(described())
     ground.producer.fails = InvalidError("a record of 2,000,000 bytes")
     assert isinstance(ground.refusal(), InvalidError)
+
+
+def test_T21_what_could_not_be_flushed_ahead_is_never_prepared() -> None:
+    ground = Ground(described())
+    ground.producer.fails = UnavailableError("not every record was accepted")
+    with pytest.raises(UnavailableError, match="accepted"):
+        ground.writer.flush(ground.txn)
+    ground.producer.fails = None
+    assert "accepted" in ground.refusal().failure.message
+
+
+def test_what_was_flushed_ahead_is_prepared() -> None:
+    ground = Ground(described())
+    ground.writer.flush(ground.txn)
+    assert ground.writer.prepare(ground.txn) == PREPARED.committable()
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegate.checkpoint.protocol import RecoverySpec, SplitState
+from tidegate.connectors.kafka import connection
 from tidegate.connectors.kafka import source as module
+from tidegate.connectors.kafka.buffers import PartitionBuffer
 from tidegate.connectors.kafka.client import Chunk, TopicPartition
-from tidegate.connectors.kafka.source import KafkaSource, KafkaSourceReader, PartitionBuffer
+from tidegate.connectors.kafka.sink import KafkaSink
+from tidegate.connectors.kafka.source import KafkaSource, KafkaSourceReader
 from tidegate.errors import InvalidError
 from tidegate.formats import String
 from tidegate.operators.contracts import Fetched
@@ -89,6 +92,17 @@ def test_a_client_library_that_is_missing_is_named(
     with pytest.raises(InvalidError, match=f"needs {package}, ") as refused:
         importlib.import_module("tidegate.kafka")
     assert refused.value.failure.remedy == "pip install 'tidegate[kafka]'"
+
+
+@pytest.mark.parametrize("package", ["aiokafka", "cramjam"])
+def test_what_only_one_client_needs_is_wanted_by_that_one_alone(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    find = importlib.util.find_spec
+    monkeypatch.setattr(connection, "find_spec", lambda name: None if name == package else find(name))
+    for make in (KafkaSource, KafkaSink):
+        make(BOOTSTRAP, "t", client="librdkafka")
+        with pytest.raises(InvalidError, match=f"'batches' needs {package}, which is not installed") as refused:
+            make(BOOTSTRAP, "t")
+        assert refused.value.failure.remedy == "pip install 'tidegate[kafka]', or use client='librdkafka'."
 
 
 # ---- the reader ----------------------------------------------------------------------------------------------------

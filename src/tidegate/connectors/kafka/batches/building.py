@@ -6,7 +6,6 @@ again is the same bytes, by which a broker knows it.
 
 import struct
 import zlib
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count, repeat
 from typing import NamedTuple
@@ -20,8 +19,6 @@ from tidegate.connectors.kafka.client import Header
 HEADER_BYTES = 61
 LENGTH_AT, CRC_AT, ATTRIBUTES_AT = 8, 17, 21
 LENGTH_END = 12
-RECORD_OVERHEAD = 40
-"""More bytes than a record has besides its key, its value and its headers."""
 CURRENT = 2
 SMALLEST_GAIN = 1
 SEQUENCES = 1 << 31
@@ -39,6 +36,12 @@ class Columns(NamedTuple):
     timestamps: Sequence[int]
     headers: Sequence[Sequence[Header] | None] | None
 
+    def behind(self, index: int) -> "Columns":
+        """Those from that index on."""
+        keys = None if self.keys is None else self.keys[index:]
+        headers = None if self.headers is None else self.headers[index:]
+        return Columns(self.values[index:], keys, self.timestamps[index:], headers)
+
 
 class Producing(NamedTuple):
     """Who writes: what a batch says of its producer; -1 where there is none."""
@@ -55,10 +58,13 @@ class Sealed(NamedTuple):
     records: int
     sequence: int
     """Of its first record."""
-    largest: int
-    """Bytes of its largest value."""
     born: float
     """When it was sealed, in seconds of a monotonic clock."""
+
+    @property
+    def largest(self) -> int:
+        """Bytes of its largest value."""
+        return max((len(record.value or b"") for record in DefaultRecordBatch(self.data)), default=0)
 
 
 # ---- compressing ---------------------------------------------------------------------------------------------------
@@ -129,7 +135,6 @@ class Building:
 
     def __init__(self, limit: int, who: Producing) -> None:
         self._who = who
-        self._limit = limit
         self._builder = DefaultRecordBatchBuilder(
             magic=CURRENT,
             compression_type=0,
@@ -140,7 +145,6 @@ class Building:
             batch_size=limit,
         )
         self.records = 0
-        self._largest = 0
 
     @property
     def size(self) -> int:
@@ -149,59 +153,33 @@ class Building:
 
     def add(self, columns: Columns, begin: int = 0) -> int:
         """Records from that index on, as many as there is room for: behind which index it is full, or all are in."""
-        lengths = _lengths(columns) if begin == 0 and columns.headers is None else None
-        if lengths is not None and self.size + lengths.all <= self._limit:
-            self._add_all(columns, lengths.largest)
-            return len(columns.values)
-        return self._add_some(columns, begin)
-
-    def _add_all(self, columns: Columns, largest: int) -> None:
-        values, keys = columns.values, columns.keys
+        rest = columns if begin == 0 else columns.behind(begin)
+        numbers = count(self.records)
         appended = map(
             self._builder.append,
-            count(self.records),
-            columns.timestamps,
-            repeat(None) if keys is None else keys,
-            values,
-            repeat(NO_HEADERS),
+            numbers,
+            rest.timestamps,
+            repeat(None) if rest.keys is None else rest.keys,
+            rest.values,
+            repeat(NO_HEADERS) if rest.headers is None else map(_own_headers, rest.headers),
         )
-        deque(appended, 0)
-        self.records += len(values)
-        self._largest = max(self._largest, largest)
-
-    def _add_some(self, columns: Columns, begin: int) -> int:
-        append, values, keys, headers = self._builder.append, columns.values, columns.keys, columns.headers
-        for index in range(begin, len(values)):
-            own = (headers[index] if headers is not None else None) or NO_HEADERS
-            key = None if keys is None else keys[index]
-            value = values[index]
-            if append(self.records, columns.timestamps[index], key, value, list(own)) is None:
-                return index
-            self.records += 1
-            self._largest = max(self._largest, len(value or b""))
-        return len(values)
+        try:
+            # What was appended is true; None is what had no room.
+            all(appended)
+        finally:
+            # A number was also taken for what was not appended, or for the end.
+            added = next(numbers) - 1 - self.records
+            self.records += added
+        return begin + added
 
     def seal(self, sequence: int, now: float, compression: Compression = UNCOMPRESSED) -> Sealed:
         """`sequence`: of its first record; -1 for a producer that has none. Nothing can be added any more."""
         self._builder.set_producer_state(self._who.id, self._who.epoch, sequence)
-        return Sealed(compression.applied(self._builder.build()), self.records, sequence, self._largest, now)
+        return Sealed(compression.applied(self._builder.build()), self.records, sequence, now)
 
 
-class _Lengths(NamedTuple):
-    """Bytes: what all records take at most, and the largest value."""
-
-    all: int
-    largest: int
-
-
-def _lengths(columns: Columns) -> _Lengths | None:
-    """None where some key or value is none: `len` finds that out while it counts."""
-    try:
-        values = list(map(len, columns.values))  # type: ignore[arg-type]
-        keys = 0 if columns.keys is None else sum(map(len, columns.keys))  # type: ignore[arg-type]
-    except TypeError:
-        return None
-    return _Lengths(sum(values) + keys + len(values) * RECORD_OVERHEAD, max(values, default=0))
+def _own_headers(headers: Sequence[Header] | None) -> list[Header]:
+    return list(headers) if headers else NO_HEADERS
 
 
 def halves(batch: Sealed, who: Producing, compression: Compression = UNCOMPRESSED) -> list[Sealed]:

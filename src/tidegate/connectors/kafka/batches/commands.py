@@ -14,6 +14,8 @@ class Fetch(NamedTuple):
     node: int
     rows: list[FetchRow]
     wait: float
+    itself: bool = False
+    """Whether it must answer itself, and name nobody who is nearer."""
 
 
 class AskMetadata(NamedTuple):

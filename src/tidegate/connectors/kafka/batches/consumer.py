@@ -105,6 +105,9 @@ class BatchConsumer:
             self._handle(Taken(taken))
         return chunks
 
+    def watched(self) -> list[int]:
+        return self._network.watched()
+
     def _move_on(self) -> None:
         for outcome in self._network.poll():
             self._answered(outcome)
@@ -124,7 +127,7 @@ class BatchConsumer:
     def _do(self, command: Command) -> None:
         match command:
             case Fetch():
-                request = requests.fetch(command.rows, self._limits, command.wait)
+                request = requests.fetch(command.rows, self._limits, command.wait, command.itself)
                 self._network.ask(command.node, RECORDS, request, command, command.wait)
             case Hand():
                 self._shelf.put(command.batches.partition, command)
@@ -219,8 +222,9 @@ class BatchConsumer:
     # ---- group offsets, closing ------------------------------------------------------------------------------------
 
     def commit_group_offsets(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Takes answers, too: nobody may be reading, and the next commit waits for that to the last one."""
         self._commits.want(positions)
-        self._commit()
+        self._move_on()
 
     def _commit(self) -> None:
         match self._commits.next(self._now):

@@ -58,6 +58,10 @@ UNKNOWN_WITHIN = 30.0
 """Seconds for which a topic that is read may be unknown to the brokers that are asked."""
 METADATA_AGE = 300.0
 """Seconds after which the brokers are asked again who leads, though nothing went wrong."""
+REPLICA_AGE = 300.0
+"""Seconds after which a leader is asked again who is nearest."""
+REPLICA_PAUSE = 30.0
+"""Seconds for which only the leader is asked after a replica could not answer."""
 SHORT_WAIT = 0.005
 """Seconds that a broker may wait for records where another partition of it will soon be asked for."""
 
@@ -71,6 +75,7 @@ class Fetcher:
         self._limits = limits
         self._readings: dict[TopicPartition, Reading] = {}
         self._nodes: dict[int, Node] = {}
+        self._brokers: frozenset[int] = frozenset()
         self._buffered = 0
         self._wants_metadata = False
         self._metadata_asked = False
@@ -164,6 +169,7 @@ class Fetcher:
     def _described(self, cluster: Cluster, now: float) -> None:
         self._metadata_asked = False
         self._metadata_due = now + METADATA_AGE
+        self._brokers = frozenset(cluster.brokers)
         is_complete = True
         for topic, code in cluster.errors.items():
             if code not in LEADER_MOVES:
@@ -188,8 +194,8 @@ class Fetcher:
             # What a broker says that has not heard of the newest leader yet would lead back to the old one.
             if (leader, epoch) != (reading.leader, reading.leader_epoch):
                 reading.leader, reading.leader_epoch = leader, epoch
-                # What the old leader may still answer is dropped.
-                reading.asked = None
+                # What the old leader may still answer is dropped, and so is what it has said.
+                reading.asked, reading.replica = None, NOBODY
                 reading.not_before = now
             self._nodes.setdefault(leader, Node())
         return True
@@ -217,23 +223,27 @@ class Fetcher:
         asked: dict[int, list[FetchRow]] = {}
         held_back: set[int] = set()
         for partition, reading in self._readings.items():
-            node = self._nodes.get(reading.leader)
+            if now >= reading.replica_until:
+                reading.replica = NOBODY
+            node = self._nodes.get(reading.node)
             if node is None or node.is_asked or reading.is_stuck:
                 continue
             if reading.buffered >= self._limits.partition:
-                held_back.add(reading.leader)
+                held_back.add(reading.node)
                 continue
             at = max(node.not_before, reading.not_before)
             if now < at:
                 self._due = min(self._due, at)
                 continue
             row = FetchRow(partition, reading.offset, reading.leader_epoch, reading.last_epoch)
-            asked.setdefault(reading.leader, []).append(row)
-        for leader, rows in asked.items():
-            wait = min(self._nodes[leader].ask(), self._limits.wait)
-            for row in rows:
-                self._readings[row.partition].asked = leader
-            self._commands.append(Fetch(leader, rows, SHORT_WAIT if leader in held_back else wait))
+            asked.setdefault(reading.node, []).append(row)
+        for number, rows in asked.items():
+            wait = min(self._nodes[number].ask(), self._limits.wait)
+            readings = [self._readings[row.partition] for row in rows]
+            for reading in readings:
+                reading.asked = number
+            itself = any(now < reading.leader_until for reading in readings)
+            self._commands.append(Fetch(number, rows, SHORT_WAIT if number in held_back else wait, itself))
 
     def _fetched(self, event: Fetched, now: float) -> None:
         node = self._nodes[event.node]
@@ -247,8 +257,10 @@ class Fetcher:
                 code = row.code or event.code
                 if code:
                     self._refused(row.partition, reading, code, now)
+                elif row.nearer != NOBODY:
+                    self._follow(reading, row.nearer, now)
                 else:
-                    self._brought(row, reading)
+                    self._brought(row, reading, now)
         for partition, reading in self._readings.items():
             if reading.asked == event.node:
                 # Not answered, or the broker refused as a whole.
@@ -270,7 +282,23 @@ class Fetcher:
             if row.records and row.partition in self._readings:
                 self._readings[row.partition] = self._readings.pop(row.partition)
 
-    def _brought(self, row: FetchedRow, reading: Reading) -> None:
+    def _follow(self, reading: Reading, replica: int, now: float) -> None:
+        if replica in self._brokers:
+            self._nodes.setdefault(replica, Node())
+            reading.follow(replica, now + REPLICA_AGE)
+        else:
+            reading.stay(now + REPLICA_PAUSE)
+            self._want_metadata_later(now)
+
+    def _return(self, reading: Reading, now: float) -> None:
+        """To the leader, from a replica that could not answer: it may be behind, and knows nothing for sure."""
+        reading.stay(now + REPLICA_PAUSE)
+        reading.back_off(now)
+
+    def _brought(self, row: FetchedRow, reading: Reading, now: float) -> None:
+        if row.diverged_at >= 0 and reading.replica != NOBODY:
+            self._return(reading, now)
+            return
         reading.succeeded()
         if row.diverged_at >= 0:
             self._stop(row.partition, reading, self._truncated(row.partition, reading.offset, row.diverged_at))
@@ -313,6 +341,10 @@ class Fetcher:
     # ---- what goes wrong -------------------------------------------------------------------------------------------
 
     def _refused(self, partition: TopicPartition, reading: Reading, code: int, now: float) -> None:
+        if reading.replica != NOBODY:
+            self._return(reading, now)
+            self._want_metadata_later(now)
+            return
         if code == OFFSET_OUT_OF_RANGE:
             reading.is_stuck = True
             self._commands.append(AskRange(reading.leader, partition, reading.leader_epoch))
@@ -330,6 +362,8 @@ class Fetcher:
         for reading in self._readings.values():
             if reading.asked == event.node:
                 reading.asked = None
+                if reading.replica != NOBODY:
+                    reading.stay(now + REPLICA_PAUSE)
                 reading.back_off(now)
         self._want_metadata_later(now)
         self._no_answer(event.error)

@@ -153,6 +153,13 @@ class Network:
                 poll.register(line.channel, select.POLLIN | (select.POLLOUT if line.channel.has_outgoing else 0))
         return lambda: poll.poll(seconds * 1000)
 
+    def watched(self) -> list[int]:
+        """Descriptors that become readable when something comes; none while something else is waited for, too."""
+        lines = self._lines.values()
+        if any(line.opening is not None or (line.channel and line.channel.has_outgoing) for line in lines):
+            return []
+        return [line.channel.fileno() for line in lines if line.channel is not None and line.asked]
+
     def close(self) -> None:
         for line in self._lines.values():
             line.close()

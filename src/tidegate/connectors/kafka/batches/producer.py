@@ -212,6 +212,8 @@ class BatchProducer:
         try:
             self._build(given.topic, grouped(given, partitioner, self._hub.wall))
         except (TypeError, ValueError, AttributeError) as error:
+            # A batch may have been begun for it; a broker takes none without records.
+            self._building = {where: begun for where, begun in self._building.items() if begun[0].records}
             self._fail(InvalidError(f"{self._place} does not take what it was given: {error}"))
 
     def _partitioner(self, topic: str) -> Partitioner | None:

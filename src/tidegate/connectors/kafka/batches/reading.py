@@ -6,13 +6,15 @@ has a record for each of its offsets is taken for dense.
 """
 
 import struct
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from operator import attrgetter
 from typing import Any, NamedTuple
 
 from aiokafka.record._crecords import DefaultRecordBatch, LegacyRecordBatch
 
-from tidegate.connectors.kafka.batches.plain_records import plain_records
+from tidegate.connectors.kafka.batches.plain_records import PlainRecord, plain_records
 from tidegate.connectors.kafka.client import Chunk, Columns, TopicPartition
 from tidegate.errors import CorruptError
 
@@ -35,10 +37,6 @@ ABORT_MARKER = 0
 
 _CONTROL_KEY = struct.Struct(">hh")
 """Version and type of a control record."""
-_VALUE = attrgetter("value")
-_KEY = attrgetter("key")
-_OFFSET = attrgetter("offset")
-_HEADERS = attrgetter("headers")
 
 
 class Span(NamedTuple):
@@ -107,11 +105,32 @@ def is_abort(records: bytes, span: Span) -> bool:
     raise ValueError("a control batch without a record")
 
 
-def _plain(data: bytes, batch: Any) -> Iterator[Any]:
+def _plain(data: memoryview, batch: Any) -> Iterator[Any]:
     appended = batch.max_timestamp if batch.timestamp_type else -1
     return plain_records(
-        data[_HEADER.size :], batch.compression_type, batch.base_offset, batch.first_timestamp, appended
+        bytes(data[_HEADER.size :]), batch.compression_type, batch.base_offset, batch.first_timestamp, appended
     )
+
+
+def columns_of(records: Iterable[Any], names: tuple[str, ...]) -> list[list[Any]]:
+    """A column for each attribute of the records. No record outlives the next one: thousands of them at a time would
+    keep the garbage collector busy for longer than it takes to make them."""
+    match names:
+        case ("value",):
+            return [[record.value for record in records]]
+        case ("value", "key"):
+            values, keys = [], []
+            for record in records:
+                values.append(record.value)
+                keys.append(record.key)
+            return [values, keys]
+    flat = list(chain.from_iterable(map(attrgetter(*names), records)))
+    return [flat[index :: len(names)] for index in range(len(names))]
+
+
+def _wanted(columns: Columns) -> Sequence[tuple[str, bool]]:
+    """The attributes of records that may be columns of a chunk, in the chunk's order."""
+    return ("key", columns.keys), ("timestamp", columns.timestamps), ("headers", columns.headers)
 
 
 class Batches(NamedTuple):
@@ -131,6 +150,7 @@ class Reader:
 
     def __init__(self, columns: Columns, place: str, checks: bool = True) -> None:
         self._columns = columns
+        self._names = ("value", *(name for name, is_wanted in _wanted(columns) if is_wanted))
         self._place = place
         self._checks = checks
 
@@ -145,52 +165,51 @@ class Reader:
 
     def empty(self, partition: TopicPartition, end: int) -> Chunk:
         """No record, and a position."""
-        columns = self._columns
-        wanted = (columns.keys, columns.timestamps, columns.headers, columns.offsets)
-        return Chunk(partition, [], end, *([] if is_wanted else None for is_wanted in wanted))
+        wanted = (*_wanted(self._columns), ("offset", self._columns.offsets))
+        return Chunk(partition, [], end, *([] if is_wanted else None for _, is_wanted in wanted))
 
     def _chunk(self, batches: Batches, span: Span, position: int, end: int) -> Chunk:
-        data = batches.records[span.start : span.end]
+        data = memoryview(batches.records)[span.start : span.end]
+        columns, offsets = self._read(data, span)
+        begin = bisect_left(offsets, position)
+        if begin:
+            columns, offsets = [column[begin:] for column in columns], offsets[begin:]
+        found = dict(zip(self._names, columns, strict=True))
+        return Chunk(
+            batches.partition,
+            found["value"],
+            end,
+            found.get("key"),
+            found.get("timestamp"),
+            found.get("headers"),
+            offsets if self._columns.offsets else None,
+        )
+
+    def _read(self, data: memoryview, span: Span) -> tuple[list[list[Any]], Sequence[int]]:
+        """A column for each of the names, and the offsets of all records of the batch."""
         if span.magic < CURRENT:
-            return self._of_records(batches.partition, list(self._legacy(data, span)), position, end)
+            return self._with_offsets(self._legacy(data, span))
         batch = DefaultRecordBatch(data)
         if self._checks and not batch.validate_crc():
             raise ValueError("its checksum is another one")
-        columns = self._columns
         try:
-            if columns.keys or columns.timestamps or columns.headers or not span.is_dense:
-                return self._of_records(batches.partition, list(batch), position, end)
-            values: list[bytes | None] = [record.value for record in batch]
+            if not span.is_dense:
+                return self._with_offsets(batch)
+            return columns_of(batch, self._names), range(span.first_offset, span.end_offset)
         except UnicodeDecodeError:
-            return self._of_records(batches.partition, list(_plain(data, batch)), position, end)
-        if position > span.first_offset:
-            del values[: position - span.first_offset]
-        first = max(position, span.first_offset)
-        offsets = list(range(first, first + len(values))) if columns.offsets else None
-        return Chunk(batches.partition, values, end, offsets=offsets)
+            return self._with_offsets(_plain(data, batch))
 
-    def _legacy(self, data: bytes, span: Span) -> Iterator[Any]:
+    def _with_offsets(self, records: Iterable[Any]) -> tuple[list[list[Any]], Sequence[int]]:
+        *columns, offsets = columns_of(records, (*self._names, "offset"))
+        return columns, offsets
+
+    def _legacy(self, data: memoryview, span: Span) -> Iterator[Any]:
         batch = LegacyRecordBatch(data, span.magic)
         if self._checks and not batch.validate_crc():
             raise ValueError("its checksum is another one")
-        return iter(batch)
-
-    def _of_records(self, partition: TopicPartition, records: list[Any], position: int, end: int) -> Chunk:
-        """With all that was asked for. `records` are objects here; they do not outlive this."""
-        if records and records[0].offset < position:
-            records = [record for record in records if record.offset >= position]
-        columns = self._columns
-        return Chunk(
-            partition,
-            list(map(_VALUE, records)),
-            end,
-            list(map(_KEY, records)) if columns.keys else None,
-            [-1 if record.timestamp is None else record.timestamp for record in records]
-            if columns.timestamps
-            else None,
-            list(map(_HEADERS, records)) if columns.headers else None,
-            list(map(_OFFSET, records)) if columns.offsets else None,
-        )
+        for record in batch:
+            time = -1 if record.timestamp is None else record.timestamp
+            yield PlainRecord(record.offset, time, record.key, record.value, record.headers)
 
     def _corrupt(self, partition: TopicPartition, span: Span, what: str) -> CorruptError:
         return CorruptError(

@@ -22,6 +22,11 @@ class Reading:
         self.last_epoch = NO_EPOCH
         self.leader = NOBODY
         self.leader_epoch = NO_EPOCH
+        self.replica = NOBODY
+        """A broker that its leader has named as nearer, and that is asked instead."""
+        self.replica_until = 0.0
+        self.leader_until = 0.0
+        """Until then only the leader is asked, and names nobody: a replica could not answer."""
         self.asked: int | None = None
         """The broker that is asked for records."""
         self.buffered = 0
@@ -32,6 +37,17 @@ class Reading:
         self.pause = FIRST_PAUSE
         self.unknown_since: float | None = None
 
+    @property
+    def node(self) -> int:
+        """The broker to ask for records."""
+        return self.leader if self.replica == NOBODY else self.replica
+
+    def follow(self, replica: int, until: float) -> None:
+        self.replica, self.replica_until = replica, until
+
+    def stay(self, until: float) -> None:
+        self.replica, self.leader_until = NOBODY, until
+
     def back_off(self, now: float) -> None:
         self.not_before = now + self.pause
         self.pause = min(2 * self.pause, LONGEST_PAUSE)
@@ -41,7 +57,7 @@ class Reading:
 
 
 class Node:
-    """One broker that leads partitions."""
+    """One broker that is asked for records."""
 
     def __init__(self) -> None:
         self.is_asked = False

@@ -46,6 +46,8 @@ class FetchLimits(NamedTuple):
     partition_max_bytes: int
     min_bytes: int
     isolation: Isolation
+    rack: str = ""
+    """Where the reader is: a leader may name a replica that is nearer."""
 
 
 class FetchedRow(NamedTuple):
@@ -57,10 +59,12 @@ class FetchedRow(NamedTuple):
     aborted: tuple[Aborted, ...]
     diverged_at: int
     """Where the log that was read ends to be the one that is there; -1 where it is the same."""
+    nearer: int = -1
+    """The replica to ask instead, as there are no records; -1 for none."""
 
 
-def fetch(rows: Sequence[FetchRow], limits: FetchLimits, wait: float) -> Any:
-    """`wait`: seconds within which there must be `min_bytes`, or the answer is empty."""
+def fetch(rows: Sequence[FetchRow], limits: FetchLimits, wait: float, itself: bool = False) -> Any:
+    """`wait`: seconds within which there must be `min_bytes`, or the answer is empty. `itself`: as in `Fetch`."""
     topics: dict[str, list[Any]] = {}
     for row in rows:
         topics.setdefault(row.partition.topic, []).append(
@@ -87,7 +91,7 @@ def fetch(rows: Sequence[FetchRow], limits: FetchLimits, wait: float) -> Any:
             for topic, partitions in topics.items()
         ],
         forgotten_topics_data=[],
-        rack_id="",
+        rack_id="" if itself else limits.rack,
         version=FETCH_VERSION,
     )
 
@@ -100,6 +104,7 @@ def fetched_rows(response: Any) -> list[FetchedRow]:
             row.records or b"",
             tuple(Aborted(one.producer_id, one.first_offset) for one in row.aborted_transactions or ()),
             -1 if row.diverging_epoch is None else row.diverging_epoch.end_offset,
+            row.preferred_read_replica,
         )
         for topic in response.responses
         for row in topic.partitions

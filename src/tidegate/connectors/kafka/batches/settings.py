@@ -12,14 +12,14 @@ from tidegate.connectors.kafka.batches.readings import Limits
 from tidegate.connectors.kafka.batches.requests import FetchLimits
 from tidegate.connectors.kafka.client import Isolation
 from tidegate.connectors.kafka.connection import Connection
-from tidegate.connectors.kafka.settings import CONSUMER_ONLY, PRODUCER_ONLY
+from tidegate.connectors.kafka.settings import CONSUMER_ONLY, PRODUCER_ONLY, exists, nearest
 from tidegate.errors import InvalidError
 
 REQUEST_TIMEOUT = 10.0
 """Seconds for one request, unless socket.timeout.ms says otherwise."""
 
 READ = frozenset({
-    "check.crcs", "fetch.max.bytes", "fetch.message.max.bytes", "fetch.min.bytes", "fetch.wait.max.ms",
+    "check.crcs", "client.rack", "fetch.max.bytes", "fetch.message.max.bytes", "fetch.min.bytes", "fetch.wait.max.ms",
     "max.partition.fetch.bytes", "queued.max.messages.kbytes",
 })  # fmt: skip
 """Of a consumer's settings."""
@@ -34,10 +34,10 @@ SHARED = frozenset({"client.id", "socket.timeout.ms"})
 SECURITY = ("security.", "sasl.", "ssl.", "enable.ssl.")
 """The names of security settings begin so; `security.kafka_python_config` refuses those that it cannot follow."""
 INSIDE = frozenset({
-    "allow.auto.create.topics", "batch.num.messages", "debug", "fetch.error.backoff.ms", "fetch.queue.backoff.ms",
-    "log.connection.close", "log_level", "max.in.flight", "max.in.flight.requests.per.connection", "message.max.bytes",
-    "message.send.max.retries", "queued.min.messages", "retries",
-    "retry.backoff.max.ms", "retry.backoff.ms", "socket.keepalive.enable", "socket.nagle.disable",
+    "allow.auto.create.topics", "batch.num.messages", "client.rack", "debug", "fetch.error.backoff.ms",
+    "fetch.queue.backoff.ms", "log.connection.close", "log_level", "max.in.flight",
+    "max.in.flight.requests.per.connection", "message.max.bytes", "message.send.max.retries", "queued.min.messages",
+    "retries", "retry.backoff.max.ms", "retry.backoff.ms", "socket.keepalive.enable", "socket.nagle.disable",
     "sticky.partitioning.linger.ms",
 })  # fmt: skip
 """Of how librdkafka works inside and what it logs: here there is nothing that they could change."""
@@ -93,6 +93,7 @@ def of_consumer(connection: Connection, isolation: Isolation) -> ConsumerSetting
             partition_max_bytes=partition_bytes,
             min_bytes=_number(texts, "fetch.min.bytes", "", 1),
             isolation=isolation,
+            rack=texts.get("client.rack", ""),
         ),
         checks=texts.get("check.crcs", "true").lower() != "false",
         timeout=_number(texts, "socket.timeout.ms", "", round(REQUEST_TIMEOUT * 1000)) / 1000,
@@ -126,8 +127,9 @@ def of_producer(connection: Connection) -> ProducerSettings:
 def _refuse(texts: Mapping[str, str], known: frozenset[str]) -> None:
     for name in sorted(texts):
         if name not in known | INSIDE and not name.startswith(SECURITY):
+            close = None if exists(name) else nearest(name)
             raise InvalidError(
-                f"settings: {name!r} means nothing to client='batches'",
+                f"settings: {name!r} means nothing to client='batches'" + (f"; is {close!r} meant?" if close else ""),
                 remedy="Leave it out, or use client='librdkafka'.",
             )
 

@@ -35,6 +35,10 @@ class Log:
 
     leader: int = 1
     epoch: int = 0
+    nearer: int = -1
+    """Another broker, that the leader names where it may."""
+    replicated: int = 0
+    """Up to which offset that one has everything."""
     start: int = 0
     end: int = 0
     batches: list[tuple[int, int, bytes]] = field(default_factory=list)
@@ -71,11 +75,11 @@ class Log:
         self.batches.append((end, self.epoch, data))
         self.end = end
 
-    def from_offset(self, offset: int, size: int) -> tuple[bytes, tuple[Aborted, ...]]:
+    def from_offset(self, offset: int, size: int, known: int) -> tuple[bytes, tuple[Aborted, ...]]:
         """What a broker sends: from the batch with the offset on, cut at a number of bytes, but one batch at least."""
         sent = b""
         for end, _, data in self.batches:
-            if end > offset:
+            if offset < end <= known:
                 if sent and len(sent) + len(data) > size:
                     sent += data[: size - len(sent)]
                     break
@@ -97,6 +101,17 @@ class Brokers:
         log = self.logs[partition]
         self._old[partition] = (log.leader, log.epoch)
         log.leader, log.epoch = self._source.choice([1, 2, 3]), log.epoch + 1
+        log.nearer = -1
+
+    def bring_nearer(self, partition: TopicPartition) -> None:
+        """Another broker has the partition, or none has any more, and is behind or not."""
+        log = self.logs[partition]
+        log.nearer = self._source.choice([-1, *({1, 2, 3} - {log.leader})])
+        log.replicated = self._source.choice([log.end, self._source.randint(log.start, log.end)])
+
+    def catch_up(self) -> None:
+        for log in self.logs.values():
+            log.replicated = log.end
 
     @property
     def _goes_wrong(self) -> bool:
@@ -115,7 +130,7 @@ class Brokers:
                 if self._goes_wrong:
                     return NotFetched(command.node, LOST)
                 throttle = 0.05 if self._goes_wrong else 0.0
-                rows = [self._row(command.node, row) for row in command.rows if not self._goes_wrong]
+                rows = [self._row(command, row) for row in command.rows if not self._goes_wrong]
                 return Fetched(command.node, 0, throttle, rows)
 
     def _cluster(self) -> Cluster:
@@ -126,21 +141,26 @@ class Brokers:
             leaders[partition] = self._old.get(partition, now) if self._goes_wrong else now
         return Cluster(self._addresses, leaders, {})
 
-    def _row(self, node: int, row: FetchRow) -> FetchedRow:
+    def _row(self, asked: Fetch, row: FetchRow) -> FetchedRow:
         log = self.logs[row.partition]
-        code = self._code(node, row, log)
+        known = log.replicated if asked.node == log.nearer else log.end
+        code = self._code(asked.node, row, log, known)
         if code:
             return FetchedRow(row.partition, code, b"", (), -1)
-        epochs = [(end, epoch) for end, epoch, _ in log.batches if epoch <= row.last_epoch]
+        if log.nearer >= 0 and asked.node == log.leader and not asked.itself:
+            return FetchedRow(row.partition, 0, b"", (), -1, log.nearer)
+        epochs = [(min(end, known), epoch) for end, epoch, _ in log.batches if epoch <= row.last_epoch]
         if row.last_epoch >= 0 and (not epochs or max(epochs)[0] < row.offset or max(epochs)[1] < row.last_epoch):
             return FetchedRow(row.partition, 0, b"", (), max(epochs)[0] if epochs else 0)
         size = self._source.choice([1, 100, 300, 10_000])
-        sent, aborted = log.from_offset(row.offset, size)
+        sent, aborted = log.from_offset(row.offset, size, known)
         return FetchedRow(row.partition, 0, sent, aborted, -1)
 
-    def _code(self, node: int, row: FetchRow, log: Log) -> int:
-        if node != log.leader:
+    def _code(self, node: int, row: FetchRow, log: Log, known: int) -> int:
+        if node not in (log.leader, log.nearer):
             return NOT_LEADER
         if row.leader_epoch != log.epoch:
             return FENCED_EPOCH if row.leader_epoch < log.epoch else UNKNOWN_EPOCH
-        return 0 if log.start <= row.offset <= log.end else OUT_OF_RANGE
+        # Where the last batch is known, a log that ends before it is told as another one.
+        highest = log.end if row.last_epoch >= 0 else known
+        return 0 if log.start <= row.offset <= highest else OUT_OF_RANGE

@@ -69,7 +69,7 @@ class Run:
     def take(self, max_records: int = 1000) -> None:
         for chunk in self.shelf.take(max_records):
             values = self.values[chunk.partition]
-            offsets = chunk.offsets or []
+            offsets = list(chunk.offsets or [])
             assert offsets == sorted(offsets)
             assert not offsets or offsets[0] >= self.positions[chunk.partition], "read again"
             assert chunk.next_offset > max([self.positions[chunk.partition] - 1, *offsets])

@@ -1,7 +1,7 @@
 """Columns become record batches that readers read back, keys land where Java's client puts them, order is kept."""
 
-import random
 import struct
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -18,7 +18,7 @@ from tidegate.connectors.kafka.batches.building import (
     halves,
 )
 from tidegate.connectors.kafka.batches.grouping import Given, grouped
-from tidegate.connectors.kafka.batches.partitioning import KNOWN_MAX, Partitioner, murmur2
+from tidegate.connectors.kafka.batches.partitioning import Partitioner
 from tidegate.connectors.kafka.batches.reading import Batches, Reader, spans
 from tidegate.connectors.kafka.client import Chunk, TopicPartition
 from tidegate.connectors.kafka.client import Columns as Wanted
@@ -93,6 +93,18 @@ def test_a_batch_is_never_larger_than_its_limit_but_for_one_record(rest: Columns
     assert alone.size > 5000
 
 
+@pytest.mark.parametrize(("value", "headers"), [(5, None), (b"c", [None, 5])])
+def test_what_cannot_be_built_leaves_a_batch_of_what_was_before_it(value: Any, headers: Any) -> None:
+    building = Building(1000, WHO)
+    building.add(Columns([b"a"], None, [1], None))
+    with pytest.raises(TypeError):
+        building.add(Columns([b"b", value], None, [1, 1], headers))
+    building.add(Columns([b"d"], None, [1], None))
+    batch = building.seal(0, 0.0)
+    chunk = read(batch)
+    assert (chunk.values, chunk.offsets, batch.records) == ([b"a", b"b", b"d"], range(3), 3)
+
+
 @pytest.mark.parametrize("first", [0, 100, SEQUENCES - 2])
 @pytest.mark.parametrize("count", [1, 2, 7])
 def test_halves_have_the_same_records_and_sequence_numbers(first: int, count: int) -> None:
@@ -117,14 +129,7 @@ def test_halves_of_a_batch_without_sequence_numbers_have_none() -> None:
 # ---- partitions ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("length", range(26))
-def test_keys_have_the_hashes_of_javas_client(length: int) -> None:
-    source = random.Random(length)
-    keys = [source.randbytes(length) for _ in range(40)]
-    assert murmur2(keys, length) == [murmur2_of_one(key) & 0xFFFFFFFF for key in keys]
-
-
-@given(st.lists(st.none() | st.binary(max_size=12), max_size=50), st.integers(1, 9))
+@given(st.lists(st.none() | st.binary(max_size=30), max_size=50), st.integers(1, 1000))
 def test_keys_land_where_javas_client_puts_them(keys: list[bytes | None], count: int) -> None:
     partitioner = Partitioner(count)
     for _ in range(2):
@@ -133,20 +138,18 @@ def test_keys_land_where_javas_client_puts_them(keys: list[bytes | None], count:
             assert key is None or partition == (murmur2_of_one(key) & 0x7FFFFFFF) % count
 
 
-def test_keys_that_are_remembered_are_bounded() -> None:
-    partitioner = Partitioner(3)
-    for begin in range(0, 3 * KNOWN_MAX, 10_000):
-        keys = [b"%d" % number for number in range(begin, begin + 10_000)]
-        assert len(partitioner.of(keys)) == 10_000
-        assert len(partitioner._known) <= KNOWN_MAX
+@pytest.mark.parametrize("key", ["text", 5, bytearray(b"k")])
+def test_a_key_that_is_not_bytes_is_refused(key: Any) -> None:
+    with pytest.raises(TypeError):
+        Partitioner(3).of([b"k", key])
 
 
-def test_keys_are_found_also_when_those_remembered_are_forgotten_in_between(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidegate.connectors.kafka.batches.partitioning.KNOWN_MAX", 10)
-    partitioner, source = Partitioner(7), random.Random(1)
-    for _ in range(200):
-        keys = [b"%d" % source.randrange(40) for _ in range(source.randrange(1, 30))]
-        assert partitioner.of(keys) == [(murmur2_of_one(key) & 0x7FFFFFFF) % 7 for key in keys]
+def test_records_of_one_partition_are_not_taken_apart() -> None:
+    values, keys, times = [b"1", b"2", b"3"], [b"k", b"k", b"k"], [5, 6, 7]
+    ((number, group),) = grouped(Given("t", values, keys, None, times, None), Partitioner(5), wall=1).items()
+    assert number == (murmur2_of_one(b"k") & 0x7FFFFFFF) % 5
+    assert (group.values, group.keys, group.timestamps) == (values, keys, times)
+    assert group.values is values
 
 
 @pytest.mark.parametrize("records", [1, 2, 3, 10, 1000])
@@ -162,28 +165,45 @@ def test_records_without_keys_are_spread_and_stay_in_runs(records: int) -> None:
     assert max(found.values()) - min(found.values()) <= max(found.values()) / 3
 
 
-@given(
-    st.lists(st.tuples(st.binary(max_size=3), st.none() | st.binary(max_size=2), st.integers(0, 4)), max_size=60),
-    st.sampled_from(["keys", "partitions", "neither"]),
-    st.booleans(),
+grouped_rows = st.lists(
+    st.tuples(
+        st.none() | st.binary(max_size=2),
+        st.integers(0, 4),
+        st.integers(-2, 9),
+        st.none() | st.lists(st.tuples(st.text(max_size=2), st.none() | st.binary(max_size=2)), max_size=2),
+    ),
+    max_size=60,
 )
+
+
+@given(grouped_rows, st.sampled_from(["keys", "partitions", "one partition", "neither"]), st.booleans(), st.booleans())
 def test_grouping_loses_nothing_and_keeps_the_order_within_each_partition(
-    given_rows: list[tuple[bytes, bytes | None, int]], by: str, timed: bool
+    rows: list[tuple[bytes | None, int, int, Any]], by: str, with_times: bool, with_headers: bool
 ) -> None:
-    values = [b"%d %s" % (index, row[0]) for index, row in enumerate(given_rows)]
-    keys = [row[1] for row in given_rows] if by == "keys" else None
-    partitions = [row[2] for row in given_rows] if by == "partitions" else None
-    times = [index - 3 for index in range(len(values))] if timed else None
-    groups = grouped(Given("t", values, keys, partitions, times, None), Partitioner(5), wall=77)
-    assert sorted(value for group in groups.values() for value in group.values) == sorted(values)
-    index_of = {value: index for index, value in enumerate(values)}
+    count = len(rows)
+    values = [b"%d" % index for index in range(count)]
+    keys = [row[0] for row in rows] if by == "keys" else None
+    partitions = {"partitions": [row[1] for row in rows], "one partition": [3] * count}.get(by)
+    times = [row[2] for row in rows] if with_times else None
+    headers = [row[3] for row in rows] if with_headers else None
+    groups = grouped(Given("t", values, keys, partitions, times, headers), Partitioner(5), wall=77)
+    found: list[int] = []
     for number, group in groups.items():
-        indexes = [index_of[value] for value in group.values if value is not None]
+        indexes = [int(value or b"") for value in group.values]
         assert indexes == sorted(indexes)
-        if partitions is not None:
-            assert {partitions[index] for index in indexes} <= {number}
-        assert list(group.timestamps) == [index - 3 if timed and index > 3 else 77 for index in indexes]
-        assert (group.keys is None) == (keys is None)
+        for index in indexes:
+            assert partitions is None or partitions[index] == number
+            key = None if keys is None else keys[index]
+            assert key is None or (murmur2_of_one(key) & 0x7FFFFFFF) % 5 == number
+        assert group.keys is None if keys is None else list(group.keys or ()) == [keys[index] for index in indexes]
+        expected = [77 if times is None or times[index] <= 0 else times[index] for index in indexes]
+        assert list(group.timestamps) == expected
+        found += indexes
+        if headers is None:
+            assert group.headers is None
+        else:
+            assert list(group.headers or ()) == [headers[index] for index in indexes]
+    assert sorted(found) == list(range(count))
 
 
 def test_columns_of_different_lengths_are_refused() -> None:

@@ -6,11 +6,7 @@ import pytest
 from tests.unit.connectors.kafka.batches.clusters import LOST, Log
 from tests.unit.connectors.kafka.batches.logs import batch, texts
 from tests.unit.connectors.kafka.batches.runs import LIMITS, A, B, Run, logs
-from tidegate.connectors.kafka.batches.commands import (
-    AskMetadata,
-    Fetch,
-    Hand,
-)
+from tidegate.connectors.kafka.batches.commands import AskMetadata, Fetch, Hand
 from tidegate.connectors.kafka.batches.events import (
     TICK,
     Described,
@@ -29,8 +25,9 @@ from tidegate.connectors.kafka.wire import Address
 from tidegate.errors import CorruptError, InvalidError, LostDataError
 
 
+@pytest.mark.parametrize("are_racks", [False, True])
 @pytest.mark.parametrize("seed", range(60))
-def test_every_visible_record_is_read_once_whatever_goes_wrong(seed: int) -> None:
+def test_every_visible_record_is_read_once_whatever_goes_wrong(seed: int, are_racks: bool) -> None:
     run = Run(logs(5), seed, faults=20)
     source = run.source
     partitions = list(run.cluster.logs)
@@ -38,7 +35,9 @@ def test_every_visible_record_is_read_once_whatever_goes_wrong(seed: int) -> Non
     for step in range(300):
         partition = source.choice(partitions)
         log = run.cluster.logs[partition]
-        match source.randrange(12):
+        match source.randrange(12 + are_racks):
+            case 12:
+                run.cluster.bring_nearer(partition)
             case 0 | 1:
                 log.append(source.randrange(1, 30), gaps=source.choice([0, 0, 3]))
             case 2:
@@ -51,6 +50,7 @@ def test_every_visible_record_is_read_once_whatever_goes_wrong(seed: int) -> Non
                 run.answer()
         if step == 100:
             run.add(dict.fromkeys(partitions[3:], 0))
+    run.cluster.catch_up()
     run.until_read()
     assert not run.failures
     assert {partition: run.values[partition] for partition in partitions} == {

@@ -1,5 +1,6 @@
 """Requests have exactly one outcome each, whoever is at the other end, and nothing waits for it."""
 
+import select
 import socket
 import struct
 import threading
@@ -142,6 +143,37 @@ def test_who_answers_something_else_is_not_believed(answer: bytes) -> None:
 
     with server(wrong) as address:
         assert [type(one.error) for one in asked(address, count=1)] == [UnavailableError]
+
+
+def test_what_is_watched_becomes_readable_with_the_answer_and_is_not_after_it_was_taken() -> None:
+    goes_on = threading.Event()
+
+    def slow(connection: socket.socket) -> None:
+        greet(connection)
+        receive(connection)
+        goes_on.wait(10)
+        connection.sendall(b"\x00\x00\x00\x08\x00\x00\x00\x63")
+        goes_on.clear()
+        time.sleep(5)
+
+    with server(slow) as address:
+        network = Network(address, CONFIG, 5.0)
+        assert network.watched() == []
+        network.ask_any("questions", requests.metadata(["t"]), "it")
+        assert network.watched() == [], "nothing tells when a connection is open"
+        until = time.monotonic() + 5
+        while not network.watched():
+            assert time.monotonic() < until
+            network.wait(0.01)
+            network.poll()
+        watched = network.watched()
+        assert select.select(watched, [], [], 0.05)[0] == []
+        goes_on.set()
+        assert select.select(watched, [], [], 5)[0] == watched
+        assert network.poll() == [], "half an answer"
+        assert network.watched() == watched
+        assert select.select(watched, [], [], 0.05)[0] == []
+        network.close()
 
 
 def test_an_answer_that_nobody_asked_for_ends_the_connection() -> None:

@@ -1,0 +1,27 @@
+"""What a sink's writer knows of a transaction between its beginning and its being prepared. Asks nobody anything."""
+
+from tidegate.connectors.kafka.client import Producer, TransactionDescription
+from tidegate.connectors.kafka.encoding import PartitionCounts
+from tidegate.errors import TidegateError, UnavailableError
+
+
+class KafkaTransaction:
+    """One open transaction: its producer, and who that is to the coordinator."""
+
+    def __init__(self, id: str, producer: Producer, own: TransactionDescription, counts: PartitionCounts) -> None:
+        self.id = id
+        self.producer = producer
+        self.own = own
+        self.counts = counts
+        self.wrote_at: tuple[float, float] | None = None
+        """When the first record was given to the producer: monotonic and wall seconds. The coordinator's time-out
+        begins after it."""
+        self.failure: Exception | None = None
+
+    def raise_failure(self) -> None:
+        if isinstance(self.failure, TidegateError):
+            raise self.failure
+        if self.failure is not None:
+            raise UnavailableError(
+                f"transaction {self.id} is incomplete, an earlier write failed: {self.failure}"
+            ) from self.failure
