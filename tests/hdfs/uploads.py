@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from urllib.parse import quote, urlsplit
 
+from tests.hdfs.java import wait_until
 from tests.hdfs.minicluster import MiniCluster
 
 
@@ -18,9 +19,12 @@ def half_an_upload(cluster: MiniCluster, path: str, data: bytes) -> Iterator[soc
     with socket.create_connection((host, int(port)), 30) as connection:
         head = f"PUT {target} HTTP/1.1\r\nHost: {node}\r\nContent-Length: {len(data)}\r\nExpect: 100-continue\r\n\r\n"
         connection.sendall(head.encode())
-        # It is sent when the file was created.
         assert b"100 Continue" in connection.recv(4096)
         connection.sendall(data[: len(data) // 2])
+        # The NameNode may hear of it behind the answer.
+        parent, _, name = path.strip("/").rpartition("/")
+        known = cluster.client().children
+        wait_until(lambda: name in [one.path_suffix for one in known(f"/{parent}")], f"the file {path}")
         yield connection
 
 

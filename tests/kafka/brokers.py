@@ -23,6 +23,8 @@ VERSION = os.environ.get("TIDEGATE_TEST_KAFKA", DEFAULT_VERSION)
 """The Kafka that tests run against."""
 PATIENCE = 30.0
 """Seconds in which the broker must have answered."""
+COORDINATOR_MOVES = (KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS)
+"""A group's coordinator is not there yet, and soon will be."""
 LEADERLESS = frozenset(
     {KafkaError.LEADER_NOT_AVAILABLE, KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError._NOENT, 76, 75}
 )
@@ -289,10 +291,16 @@ class Broker:
     # coordinator is only starting or moves (its issues 3663 and 4605).
 
     def group_offsets(self, group: str, topic: str) -> dict[int, int]:
-        """By partition, of those that have one."""
+        """By partition, of those that have one; of none while the group's coordinator has only begun."""
         with self._member(group) as consumer:
             wanted = [TopicPartition(topic, partition) for partition in self.partitions(topic)]
-            return {one.partition: one.offset for one in consumer.committed(wanted, PATIENCE) if one.offset >= 0}
+            try:
+                found = consumer.committed(wanted, PATIENCE)
+            except KafkaException as error:
+                if error.args[0].code() in COORDINATOR_MOVES:
+                    return {}
+                raise
+            return {one.partition: one.offset for one in found if one.offset >= 0}
 
     def set_group_offsets(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
         with self._member(group) as consumer:
