@@ -182,8 +182,7 @@ def test_batches_are_held_back_no_longer_than_the_last_transaction_is_flushed_wh
     assert not it.driver.is_writable
     it.executor.run("sink")
     assert it.writer.calls[-1] == "flush"
-    assert it.driver.is_writable
-    assert it.told == []
+    assert (it.driver.is_writable, it.told) == (True, [])
     it.driver.write(Batch([2]))
     it.executor.run_all()
     assert it.pending == [(1, "0")]
