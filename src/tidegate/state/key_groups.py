@@ -4,8 +4,7 @@ A key's group depends on its canonical bytes and on `max_parallelism` alone: on 
 Changing anything here makes stored state unreachable; a test holds the groups of some keys for ever.
 """
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import xxhash
 
@@ -25,7 +24,6 @@ from tidegate.state.keys import encode_key
 
 __all__ = [
     "DEFAULT_MAX_PARALLELISM",
-    "GroupCache",
     "KeyChecker",
     "SubtaskCache",
     "group_of_bytes",
@@ -37,7 +35,6 @@ __all__ = [
 ]
 
 DEFAULT_MAX_PARALLELISM = 128
-Found = TypeVar("Found", bound=int)
 
 
 def key_group(key: Any, max_parallelism: int) -> KeyGroup:
@@ -136,50 +133,36 @@ class KeyChecker:
         self._layout = merged
 
 
-class GroupCache:
-    """The groups of keys, remembered. For keys of one type only (`KeyChecker`): a dict takes 1 and True for one key."""
+class SubtaskCache:
+    """The subtasks that have the groups of keys, remembered. For keys of one type only (`KeyChecker`): a dict takes 1
+    and True for one key."""
 
     __slots__ = ("_known",)
 
-    def __init__(self, max_parallelism: int, limit: int = 100_000) -> None:
-        self._known: _Known[KeyGroup] = _Known(lambda key: key_group(key, max_parallelism), limit)
+    def __init__(self, parallelism: int, max_parallelism: int, limit: int = 100_000) -> None:
+        self._known = _Known(parallelism, max_parallelism, limit)
 
-    def groups(self, keys: list[Any]) -> list[KeyGroup]:
-        """The group of each key. Raises InvalidError for what cannot be a key."""
+    def subtasks(self, keys: list[Any]) -> list[SubtaskIndex]:
+        """The subtask of each key. Raises InvalidError for what cannot be a key."""
         return list(map(self._known.__getitem__, keys))
 
     def __len__(self) -> int:
         return len(self._known)
 
 
-class SubtaskCache:
-    """As `GroupCache`: the subtask that has the group of a key."""
-
-    __slots__ = ("_known",)
-
-    def __init__(self, parallelism: int, max_parallelism: int, limit: int = 100_000) -> None:
-        def find(key: Any) -> SubtaskIndex:
-            return subtask_of(key_group(key, max_parallelism), parallelism, max_parallelism)
-
-        self._known: _Known[SubtaskIndex] = _Known(find, limit)
-
-    def subtasks(self, keys: list[Any]) -> list[SubtaskIndex]:
-        """The subtask of each key. Raises InvalidError for what cannot be a key."""
-        return list(map(self._known.__getitem__, keys))
-
-
-class _Known(dict[Any, Found]):
+class _Known(dict[Any, SubtaskIndex]):
     """Starts anew when full: that computes each key once more, while evicting would cost something at each look."""
 
-    __slots__ = ("_find", "_limit")
+    __slots__ = ("_limit", "_max_parallelism", "_parallelism")
 
-    def __init__(self, find: Callable[[Any], Found], limit: int) -> None:
+    def __init__(self, parallelism: int, max_parallelism: int, limit: int) -> None:
         super().__init__()
-        self._find = find
+        self._parallelism = parallelism
+        self._max_parallelism = max_parallelism
         self._limit = limit
 
-    def __missing__(self, key: Any) -> Found:
-        found = self._find(key)
+    def __missing__(self, key: Any) -> SubtaskIndex:
+        found = subtask_of(key_group(key, self._max_parallelism), self._parallelism, self._max_parallelism)
         if len(self) >= self._limit:
             self.clear()
         self[key] = found

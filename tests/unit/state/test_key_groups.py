@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tidegate.errors import InvalidError
 from tidegate.ids import KeyGroup, SubtaskIndex
-from tidegate.state.key_groups import GroupCache, SubtaskCache, groups_of, key_group, subtask_of
+from tidegate.state.key_groups import SubtaskCache, groups_of, key_group, subtask_of
 
 
 @given(st.integers(1, 300), st.data())
@@ -29,14 +29,15 @@ def test_a_parallelism_beyond_the_groups_is_refused(parallelism: int) -> None:
 
 @given(st.lists(st.text(max_size=3)))
 def test_remembered_groups_are_the_groups(keys: list[str]) -> None:
-    cache = GroupCache(128, limit=4)
+    # With a subtask for each group.
+    cache = SubtaskCache(128, 128, limit=4)
     for _ in range(2):
-        assert cache.groups(keys) == [key_group(key, 128) for key in keys]
+        assert cache.subtasks(keys) == [key_group(key, 128) for key in keys]
         assert len(cache) <= 4
 
 
 def test_keys_are_spread_over_the_groups() -> None:
-    groups = GroupCache(128).groups([f"user-{number}" for number in range(12_800)])
+    groups = [key_group(f"user-{number}", 128) for number in range(12_800)]
     counts = [groups.count(KeyGroup(group)) for group in range(128)]
     assert min(counts) > 50
     assert max(counts) < 170
