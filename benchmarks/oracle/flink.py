@@ -3,21 +3,18 @@
 Jars are fetched by Maven into the user's cache as those of Kafka are; nothing is installed.
 """
 
-import hashlib
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from benchmarks import java_programs
+from benchmarks.java_programs import VERSION, find
 from benchmarks.oracle.cases import Case
 from tidegate.deploy.dev_kafka import maven
-from tidegate.deploy.dev_kafka.tools import JAVA_MIN, java_release
-from tidegate.errors import InvalidError, UnavailableError
+from tidegate.errors import UnavailableError
 
-VERSION = "2.3.0"
 HEAP = "1g"
 _ARTIFACTS = (
     *(
@@ -39,51 +36,10 @@ _TAIL = 30
 """Lines of a log that an error repeats."""
 
 
-def find(tool: str) -> str:
-    """The command `tool` of the JDK: of JAVA_HOME, else of PATH. Raises InvalidError when there is none."""
-    home = os.environ.get("JAVA_HOME", "")
-    command = (shutil.which(tool, path=str(Path(home, "bin"))) if home else None) or shutil.which(tool)
-    remedy = (
-        f"Install a JDK of {JAVA_MIN} or newer (Debian, Ubuntu: apt-get install openjdk-{JAVA_MIN}-jdk-headless), "
-        "or set JAVA_HOME to one."
-    )
-    if command is None:
-        raise InvalidError(f"Flink's programs need a JDK, and no {tool} is on PATH", remedy=remedy)
-    if tool == "java":
-        said = subprocess.run([command, "-version"], capture_output=True, text=True, check=False)
-        if java_release(said.stderr + said.stdout) < JAVA_MIN:
-            raise InvalidError(f"Flink {VERSION} needs Java {JAVA_MIN}, and {command} is older", remedy=remedy)
-    return command
-
-
 def ensure_jars() -> Path:
-    """The folder with Flink's jars, fetched when it is not there yet. Raises InvalidError when Maven is missing,
-    UnavailableError when it could not fetch them."""
+    """The folder with Flink's jars, fetched when it is not there yet. Raises as `java_programs.ensure_jars`."""
     folder = maven.cache_folder(f"flink-{VERSION}")
-    if not folder.is_dir() and shutil.which("mvn") is None:
-        raise InvalidError(
-            "Maven fetches Flink, and no mvn is on PATH",
-            remedy="Install Maven (Debian, Ubuntu: apt-get install maven).",
-        )
-    maven.fill(folder, _ARTIFACTS, f"Flink {VERSION}")
-    return folder
-
-
-def ensure_programs(jars: Path) -> Path:
-    """The folder with the compiled programs; compiled anew only when a source or Flink is another. Raises InvalidError
-    when there is no compiler, or it refuses them."""
-    sources = sorted(_SOURCES.glob("*.java"))
-    content = b"".join(source.read_bytes() for source in sources)
-    folder = jars.with_name(f"flink-oracle-{VERSION}-{hashlib.sha256(content).hexdigest()[:16]}")
-    if not folder.is_dir():
-        with tempfile.TemporaryDirectory(prefix=f"{folder.name}.", dir=folder.parent) as making:
-            classes = Path(making, "classes")
-            command = [find("javac"), "-nowarn", "-cp", f"{jars}/*", "-d", str(classes), *map(str, sources)]
-            ran = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-            if ran.returncode != 0:
-                raise InvalidError(f"javac refuses Flink's programs:\n{ran.stdout}", remedy="Correct them.")
-            if not folder.is_dir():
-                classes.rename(folder)
+    java_programs.ensure_jars(folder, _ARTIFACTS, f"Flink {VERSION}")
     return folder
 
 
@@ -91,8 +47,9 @@ def run(cases: Sequence[Case], folder: Path, told: Callable[[str, float], None])
     """Run `cases` over the data in `folder`; their rows go there, see `rows_file`. `told(name, seconds)` is called
     behind each. Blocks. Raises UnavailableError when Flink ends with an error. Flink dies with this process."""
     java = find("java")
-    jars = ensure_jars()
-    classes = ensure_programs(jars)
+    jars, sources = ensure_jars(), sorted(_SOURCES.glob("*.java"))
+    java_programs.ensure_classes(sources, jars)
+    classes = java_programs.classes_folder(sources, jars)
     listed, log = folder / "cases.tsv", folder / "flink.log"
     listed.write_text("".join(f"{case.line}\n" for case in cases))
     guard = [sys.executable, "-P", "-m", "tidegate.deploy.dev_kafka.node_process", str(os.getpid())]

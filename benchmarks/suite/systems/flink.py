@@ -6,9 +6,9 @@ All settings that differ from Flink's own are in the tables below, which also st
 from collections.abc import Mapping
 from pathlib import Path
 
-from benchmarks.oracle.flink import VERSION
+from benchmarks import java_programs as java
+from benchmarks.java_programs import VERSION
 from benchmarks.suite.contracts import Command, Guarantee, JobRun, Workload
-from benchmarks.suite.peers import java
 from tidegate.deploy.dev_kafka import maven
 
 CONNECTOR = "5.0.0-2.2"

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from pathlib import Path
 
+from benchmarks import java_programs as java
 from benchmarks.suite.contracts import Command, Guarantee, JobRun, Workload
-from benchmarks.suite.peers import java
 from benchmarks.suite.peers.environments import HERE, Environment
 from benchmarks.suite.systems import flink
 from tidegate.deploy.dev_kafka import maven

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import java_programs as java
 from benchmarks.suite import systems
 from benchmarks.suite.contracts import Guarantee, JobRun, Workload
-from benchmarks.suite.peers import environments, java
+from benchmarks.suite.peers import environments
 from benchmarks.suite.peers.environments import Environment
 from tidegate.errors import InvalidError, UnavailableError
 

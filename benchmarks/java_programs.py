@@ -5,17 +5,37 @@ Names of folders follow from what is in them, so that a command line can be said
 
 import functools
 import hashlib
+import os
 import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.oracle.flink import find
 from tidegate.deploy.dev_kafka import maven
+from tidegate.deploy.dev_kafka.tools import JAVA_MIN, java_release
 from tidegate.errors import InvalidError
 
 Artifact = tuple[str, str, str]
+VERSION = "2.3.0"
+"""Of Flink, for all programs."""
+
+
+def find(tool: str) -> str:
+    """The command `tool` of the JDK: of JAVA_HOME, else of PATH. Raises InvalidError when there is none."""
+    home = os.environ.get("JAVA_HOME", "")
+    command = (shutil.which(tool, path=str(Path(home, "bin"))) if home else None) or shutil.which(tool)
+    remedy = (
+        f"Install a JDK of {JAVA_MIN} or newer (Debian, Ubuntu: apt-get install openjdk-{JAVA_MIN}-jdk-headless), "
+        "or set JAVA_HOME to one."
+    )
+    if command is None:
+        raise InvalidError(f"Flink's programs need a JDK, and no {tool} is on PATH", remedy=remedy)
+    if tool == "java":
+        said = subprocess.run([command, "-version"], capture_output=True, text=True, check=False)
+        if java_release(said.stderr + said.stdout) < JAVA_MIN:
+            raise InvalidError(f"Flink {VERSION} needs Java {JAVA_MIN}, and {command} is older", remedy=remedy)
+    return command
 
 
 @functools.cache
