@@ -1,8 +1,8 @@
 """Sending records with confluent-kafka: a new producer instance for every transaction, and each of its errors kept.
 
 Nothing here may end a transaction. `Producer.close()` and leaving a `with Producer(...)` abort it, so a producer is
-only ever dropped: deleting the last reference stops its threads, closes its sockets and sends nothing. Whoever commits
-uses a request of its own.
+only ever dropped: deleting the last reference stops its threads and closes its sockets, and tells the coordinator
+nothing. Whoever commits uses a request of its own.
 
 The callbacks that librdkafka is given know no producer: a cycle would put its end off until the garbage is collected.
 """
@@ -45,6 +45,8 @@ LAST_PATIENCE = 5.0
 METADATA_PATIENCE = 10.0
 TOPIC_PATIENCE = 3.0
 """Seconds within which a topic that does not exist may appear: brokers may make it when they are asked for it."""
+DROP_PATIENCE = 1.0
+"""Seconds for which a dropped producer may still send what it has; where no broker answers, it adds no partitions."""
 FLUSH_STEP = 0.5
 """Seconds after which a flush looks at the time."""
 
@@ -171,8 +173,13 @@ class KafkaProducer:
             time.sleep(0.1)
 
     def drop(self) -> None:
-        self._client = None
+        """What librdkafka was given leaves first, for a moment at most. A client that is destroyed while it adds a
+        partition to its transaction can end the whole process: rd_kafka_txn_handle_AddPartitionsToTxn asserts that
+        the request was counted, and a broker's thread that is ending answers it before it is."""
         self._waiting.clear()
+        if self._client is not None and self._failure is None and len(self._client):
+            self._guarded(lambda: self._client.flush(DROP_PATIENCE))
+        self._client = None
 
     # ---- errors ----------------------------------------------------------------------------------------------------
 

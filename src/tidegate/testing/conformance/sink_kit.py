@@ -172,6 +172,10 @@ def open_writer(sink: Sink, subtask: int = 0, attempt: int = 1) -> Writer:
     )
 
 
+_HELD: list[tuple[Writer, object]] = []
+"""Of a child: what goes out of scope is let go, and would be no longer open when the process is killed."""
+
+
 def prepare(writer: Writer, id: TransactionalId, texts: Sequence[str]) -> Committable:
     """Begin, write, prepare."""
     txn = writer.begin(id)
@@ -187,9 +191,11 @@ def prepare_in_child(make: Callable[[], Sink], id: TransactionalId, texts: list[
 
 
 def write_in_child(make: Callable[[], Sink], id: TransactionalId, texts: list[str]) -> None:
-    """For `in_child`: write into a transaction and leave it open."""
+    """For `in_child`: write into a transaction, and hold it open until the process is killed."""
     writer = open_writer(make())
-    writer.write(writer.begin(id), Batch(texts))
+    txn = writer.begin(id)
+    writer.write(txn, Batch(texts))
+    _HELD.append((writer, txn))
 
 
 def commit_in_child(make: Callable[[], Sink], committable: Committable) -> Outcome:
