@@ -108,6 +108,7 @@ MUTATIONS: dict[str, Mutation] = {
         Mutation(kafka.trusts_the_offsets_of_its_group, 47, medium="kafka"),
         Mutation(kafka.takes_a_refused_end_for_a_commit, medium="kafka"),
         Mutation(kafka.believes_the_coordinator_alone, medium="kafka"),
+        Mutation(kafka.takes_an_epoch_that_its_commit_raised_for_somebody_elses, medium="kafka"),
         Mutation(kafka.prepares_without_waiting_for_what_was_sent, medium="kafka"),
         Mutation(sinks.writes_on_while_the_last_transaction_is_flushed, 15, medium="kafka"),
         Mutation(sinks.reuses_a_slot_as_soon_as_it_is_committed, 1, medium="kafka"),

@@ -49,6 +49,16 @@ def believes_the_coordinator_alone(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(outcomes, "_hanging", lambda admin, prepared: [])
 
 
+def takes_an_epoch_that_its_commit_raised_for_somebody_elses(patch: pytest.MonkeyPatch) -> None:
+    right = outcomes.judge
+
+    def wrong(prepared: Prepared, found: Any, wall: float) -> Any:
+        raised = found is not None and found.state in outcomes._COMMITTED and found.epoch == prepared.epoch + 1
+        return outcomes.Lost("the id was initialised again") if raised else right(prepared, found, wall)
+
+    patch.setattr(outcomes, "judge", wrong)
+
+
 def prepares_without_waiting_for_what_was_sent(patch: pytest.MonkeyPatch) -> None:
     right = KafkaSinkWriter.flush
 

@@ -30,6 +30,8 @@ class CoordinatorLimits:
     id_expiration: int = 604_800_000
     expiry_bump: int = 1
     """By how much a timeout raises the epoch: 1, and 2 in Kafka 4.0."""
+    transaction_version: int = 0
+    """The feature that a cluster has agreed on; clients choose the version of EndTxn by it."""
 
 
 @dataclass(slots=True)

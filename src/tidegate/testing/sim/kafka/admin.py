@@ -10,6 +10,7 @@ from tidegate.connectors.kafka.client import (
     TransactionState,
 )
 from tidegate.connectors.kafka.errors import Subject, of_code
+from tidegate.connectors.kafka.transactions import end_version
 from tidegate.errors import UnavailableError
 from tidegate.testing.sim.broker.codes import BrokerError, Code
 from tidegate.testing.sim.kafka.line import Line
@@ -44,8 +45,9 @@ class SimTransactionAdmin:
         return self._line.ask(what, lambda: self._end(id, producer_id, epoch), can_land_later=True)
 
     def _end(self, id: str, producer_id: int, epoch: int) -> EndAnswer:
+        version = end_version(epoch, self._cluster.limits.coordinator.transaction_version)
         try:
-            self._cluster.end(id, producer_id, epoch, commit=True)
+            self._cluster.end(id, producer_id, epoch, commit=True, version=version)
         except BrokerError as error:
             if error.code is Code.CONCURRENT_TRANSACTIONS:
                 return EndAnswer.CONCURRENT

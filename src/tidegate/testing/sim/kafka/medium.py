@@ -6,7 +6,7 @@ This is the outside for checkers: it looks at the cluster itself, never through 
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from random import Random
 from typing import Any
@@ -57,6 +57,8 @@ class KafkaTraits:
     longest_answer: float = 0.02
     last_epoch: int = 32_767
     expiry_bump: int = 1
+    transaction_version: int = 0
+    """What the cluster has agreed on: from 2 on an end raises the epoch."""
     check_interval: int = 500
     """Milliseconds."""
     gaps: float = 0.0
@@ -66,6 +68,13 @@ class KafkaTraits:
 
 
 def draw_traits(random: Random) -> KafkaTraits:
+    """Where epochs run out soon, none is raised by an end: real ones are not either, close to the last."""
+    traits = _drawn(random)
+    level = random.choice((0, 2))
+    return replace(traits, transaction_version=level if traits.last_epoch == KafkaTraits.last_epoch else 0)
+
+
+def _drawn(random: Random) -> KafkaTraits:
     return KafkaTraits(
         marker_delay=random.choice((0.0, 0.005, 0.05, 0.5)),
         patience=random.choice((0.0, 0.05, 0.5)),
@@ -118,6 +127,7 @@ class KafkaMedium:
             maximum_timeout=round(max(900.0, swarm.transaction_timeout) * 1000),
             check_interval=traits.check_interval,
             expiry_bump=traits.expiry_bump,
+            transaction_version=traits.transaction_version,
         )
         self.cluster = SimCluster(self._milliseconds, Limits(limits))
         self._random = scheduler.random("kafka/brokers")
