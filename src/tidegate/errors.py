@@ -168,9 +168,14 @@ BY_KIND: dict[ErrorKind, type[TidegateError]] = {
 
 def raise_failure(failure: Failure) -> None:
     """Raise `failure` as the error of its kind."""
+    raise error_of(failure)
+
+
+def error_of(failure: Failure) -> "TidegateError":
+    """The error of its kind."""
     error = BY_KIND[failure.kind](failure.message)
     error.failure = failure
-    raise error
+    return error
 
 
 def failure_of(error: BaseException) -> Failure:

@@ -1,8 +1,9 @@
 """How long tasks stand still because of barriers, from the marks of a job.
 
-Pure. A task's pause begins when it deals with a barrier and ends when it takes the next records: in between it captures
-its state, and its sink swaps transactions, until which it takes nothing. Only barriers behind which records came count;
-where the task had to wait for records, that is in it, too.
+Pure. A task's pause is the longest time in which it took no records, from when it dealt with a barrier to the first
+records behind the flush of its sink: it captures its state, and goes on with a few batches while the sink swaps
+transactions. Only barriers behind which records came count; where the task had to wait for records, or worked on some,
+that is in it, too.
 """
 
 from collections.abc import Sequence
@@ -21,35 +22,51 @@ class Pause(NamedTuple):
     flushed: float
     """Until the sink had written all that came before the barrier; as `captured` for a task without a sink."""
     whole: float
+    """The longest time without taking records."""
 
 
 class _Begun(NamedTuple):
     begin: float
     captured: float
+    last: float
+    """When it took records last, or dealt with the barrier."""
+    longest: float = 0.0
+    """Between two such times."""
     flushed: float | None = None
+
+    def takes(self, at: float) -> "_Begun":
+        return self._replace(last=at, longest=max(self.longest, at - self.last))
+
+    def pause(self, task: str, checkpoint: int) -> Pause:
+        flushed = self.captured if self.flushed is None else self.flushed
+        return Pause(task, checkpoint, self.captured - self.begin, flushed - self.begin, self.longest)
 
 
 def pauses(marks: Sequence[Mark]) -> list[Pause]:
-    """In the order in which they ended."""
+    """In the order in which they began. What a task does behind its first records after a flush is no pause."""
     begins: dict[tuple[int, str], float] = {}
     begun: dict[tuple[int, str], _Begun] = {}
-    found = []
+    over: set[tuple[int, str]] = set()
     for mark in marks:
         key = (mark.pid, mark.about)
         match mark.what:
             case "barrier":
                 begins[key] = mark.at
             case "captured":
-                begun[key] = _Begun(begins[key], mark.at)
+                begun[key] = _Begun(begins[key], mark.at, begins[key])
             case "flushed":
                 for own, one in begun.items():
-                    if own[0] == mark.pid and one.flushed is None:
+                    if own[0] == mark.pid and one.flushed is None and own not in over:
                         begun[own] = one._replace(flushed=mark.at)
-            case "goes on":
-                task, _, checkpoint = mark.about.rpartition(" ")
-                begin, captured, flushed = begun.pop(key)
-                ends = (captured, captured if flushed is None else flushed, mark.at)
-                found.append(Pause(task, int(checkpoint), *(end - begin for end in ends)))
+            case "goes on" if key not in over:
+                begun[key] = begun[key].takes(mark.at)
+                if begun[key].flushed is not None:
+                    over.add(key)
+    found = []
+    for (_, about), one in begun.items():
+        task, _, checkpoint = about.rpartition(" ")
+        if one.longest:
+            found.append(one.pause(task, int(checkpoint)))
     return found
 
 

@@ -1,6 +1,7 @@
 """The end of a chain: hands batches to whoever writes them into the sink's open transaction, and emits nothing."""
 
 from collections.abc import Callable, Iterable
+from typing import NoReturn
 
 from tidegate.elements import Batch
 from tidegate.operators.stateless import StatelessOperator
@@ -8,15 +9,16 @@ from tidegate.operators.user_code import raise_user_error
 
 
 class SinkOperator(StatelessOperator):
-    """`write` is called only while the sink is writable: the task does not drive the chain otherwise."""
+    """`write` is called only while the sink is writable: the task does not drive the chain otherwise. It may keep a
+    batch for a while; what the sink says of it then goes to the function given with it, which raises."""
 
-    def __init__(self, write: Callable[[Batch], None]) -> None:
+    def __init__(self, write: Callable[[Batch, Callable[[Exception], NoReturn]], None]) -> None:
         super().__init__()
         self._write = write
 
     def process(self, batch: Batch) -> Iterable[Batch]:
-        try:
-            self._write(batch)
-        except Exception as error:
-            raise_user_error(error, self._context, "when a batch was given to the sink")
+        self._write(batch, self._refuse)
         return ()
+
+    def _refuse(self, error: Exception) -> NoReturn:
+        raise_user_error(error, self._context, "when a batch was given to the sink")

@@ -3,10 +3,14 @@ back.
 
 Commands run in the order in which they were decided: one lane. A failure of opening, preparing or checking fails the
 task; a failure of committing is asked for again, because the transaction is safe.
+
+Behind a barrier the task need not stand still until the last transaction is flushed: a few batches of the next one wait
+here, in order, and a barrier behind them waits with them.
 """
 
+from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 
@@ -20,8 +24,8 @@ from tidegate.errors import (
     InternalError,
     LostDataError,
     UnknownOutcomeError,
+    error_of,
     failure_of,
-    raise_failure,
 )
 from tidegate.failpoints import reach
 from tidegate.ids import CheckpointId, TransactionalId
@@ -31,6 +35,15 @@ from tidegate.runtime.ports import Executor
 
 ROOM_RETRY = 0.003
 """Seconds until a sink that had no room is asked again."""
+MOST_WAITING = 8
+"""Batches that may wait for the last transaction to be flushed: what a task makes in a few hundredths of a second."""
+
+Refuse = Callable[[Exception], NoReturn]
+"""Raises what is to be said of an error of the sink's on a batch."""
+
+
+def _raised(error: Exception) -> NoReturn:
+    raise error
 
 
 class SinkDriver:
@@ -56,6 +69,8 @@ class SinkDriver:
         self._handles: dict[TransactionalId, Any] = {}
         self._retry_at: float | None = None
         self._ask_for_room_at: float | None = None
+        self._waiting: deque[tuple[Batch, Refuse] | CheckpointId] = deque()
+        """What comes behind a transaction that is not flushed yet; a barrier can only be the last."""
 
     @property
     def is_open(self) -> bool:
@@ -66,12 +81,23 @@ class SinkDriver:
     def is_writable(self) -> bool:
         """Whether a batch may be written now. Asks the sink: `wake_at` depends on what it said last."""
         current = self._transactions.current
-        if current is None or not self._transactions.is_writable:
+        if current is None:
             self._ask_for_room_at = None
             return False
+        if not self._transactions.is_writable:
+            self._ask_for_room_at = None
+        elif not self._waiting:
+            return self._has_room(current)
+        return len(self._waiting) < MOST_WAITING and not self._has_barrier
+
+    def _has_room(self, current: TransactionalId) -> bool:
         has_room = self._sink.has_room(self._handles[current])
         self._ask_for_room_at = None if has_room else self._clock.now().monotonic + ROOM_RETRY
         return has_room
+
+    @property
+    def _has_barrier(self) -> bool:
+        return bool(self._waiting) and isinstance(self._waiting[-1], int)
 
     @property
     def wake_at(self) -> float | None:
@@ -82,19 +108,44 @@ class SinkDriver:
     def start(self) -> None:
         self._handle(t.Start())
 
-    def write(self, batch: Batch) -> None:
-        """Write into the open transaction."""
-        current = self._transactions.current
-        if current is None or not self._transactions.is_writable:
+    def write(self, batch: Batch, refuse: Refuse = _raised) -> None:
+        """Write into the open transaction, or as soon as nothing can overtake the one before it. What the sink raises
+        goes to `refuse`, whose own exception ends the task."""
+        if self._transactions.current is None or self._has_barrier:
             raise InternalError("a batch came to a sink that holds batches back")
+        if self._waiting or not self._transactions.is_writable:
+            self._waiting.append((batch, refuse))
+        else:
+            self._write(self._transactions.current, batch, refuse)
+
+    def _write(self, current: TransactionalId, batch: Batch, refuse: Refuse) -> None:
         self._transactions.has_written = True
         try:
             self._sink.write(self._handles[current], batch)
         except (LostDataError, UnknownOutcomeError) as error:
-            raise_failure(_to_be_read_again(error.failure))
+            refuse(error_of(_to_be_read_again(error.failure)))
+        except Exception as error:
+            refuse(error)
 
     def barrier(self, checkpoint: CheckpointId) -> None:
-        self._handle(t.BarrierPassed(checkpoint))
+        if self._waiting:
+            self._waiting.append(checkpoint)
+        else:
+            self._handle(t.BarrierPassed(checkpoint))
+
+    def _let_pass(self) -> None:
+        """What waits for a transaction that is flushed by now, as far as the sink has room."""
+        while self._waiting and self._transactions.is_writable:
+            current, first = self._transactions.current, self._waiting[0]
+            assert current is not None
+            if not isinstance(first, tuple):
+                self._waiting.popleft()
+                self._handle(t.BarrierPassed(first))
+            elif self._has_room(current):
+                self._waiting.popleft()
+                self._write(current, *first)
+            else:
+                return
 
     def permit(self, permit: CommitPermit) -> None:
         self._handle(t.Permitted(permit))
@@ -103,12 +154,15 @@ class SinkDriver:
         self._handle(CheckpointAbandoned(checkpoint))
 
     def wake(self) -> None:
+        """At each step of the task. Raises what the sink says of a batch that has waited."""
+        self._let_pass()
         if self._retry_at is not None and self._clock.now().monotonic >= self._retry_at:
             self._retry_at = None
             self._handle(t.Wake())
 
     def close(self) -> None:
         """Let go of everything and leave it as it is."""
+        self._waiting.clear()
         for handle in self._handles.values():
             self._sink.abandon(handle)
         self._handles = {}

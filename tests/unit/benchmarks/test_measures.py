@@ -212,31 +212,40 @@ def test_records_of_aborted_transactions_are_not_seen() -> None:
 # ---- pauses --------------------------------------------------------------------------------------------------------
 
 
-def barrier(pid: int, task: str, checkpoint: int, begin: float, captured: float, goes_on: float | None) -> list[Mark]:
+def barrier(pid: int, task: str, checkpoint: int, begin: float, captured: float, *takes: float) -> list[Mark]:
     about = f"{task} {checkpoint}"
     found = [Mark(begin, pid, "worker 0", "barrier", about), Mark(captured, pid, "worker 0", "captured", about)]
-    return found if goes_on is None else [*found, Mark(goes_on, pid, "worker 0", "goes on", about)]
+    return found + [Mark(at, pid, "worker 0", "goes on", about) for at in takes]
+
+
+def flushed(pid: int, at: float) -> Mark:
+    return Mark(at, pid, "worker 0", "flushed", "")
 
 
 def test_a_pause_lasts_from_the_barrier_to_the_next_records_of_its_task() -> None:
     both = barrier(7, "totals[0]", 1, 10.0, 10.002, 10.015) + barrier(8, "totals[1]", 1, 10.001, 10.002, 10.004)
-    flushed = Mark(10.009, 7, "worker 0", "flushed", "")
-    of_second, of_first = pauses(sorted([*both, flushed]))
+    of_first, of_second = pauses(sorted([*both, flushed(7, 10.009)]))
     assert (of_first.task, of_second.task, of_first.checkpoint) == ("totals[0]", "totals[1]", 1)
     assert of_first[2:] == pytest.approx((0.002, 0.009, 0.015))
     assert of_second[2:] == pytest.approx((0.001, 0.001, 0.003))
     assert with_longest_only([of_second, of_first]) == [of_first]
 
 
+def test_of_a_task_that_goes_on_while_its_sink_flushes_the_longest_time_without_records_counts() -> None:
+    waited = barrier(7, "totals[0]", 1, 10.0, 10.001, 10.002, 10.004, 10.011, 10.050)
+    (pause,) = pauses(sorted([*waited, flushed(7, 10.010)]))
+    assert pause.whole == pytest.approx(0.007)
+
+
 def test_what_is_flushed_later_belongs_to_no_pause_that_is_over() -> None:
     first = barrier(7, "totals[0]", 1, 10.0, 10.002, 10.015)
     second = barrier(7, "totals[0]", 2, 11.0, 11.001, 11.010)
-    found = pauses(sorted([*first, Mark(10.5, 7, "worker 0", "flushed", ""), *second]))
-    assert [pause.flushed for pause in found] == pytest.approx([0.002, 0.001])
+    found = pauses(sorted([*first, flushed(7, 10.003), flushed(7, 10.5), *second]))
+    assert [pause.flushed for pause in found] == pytest.approx([0.003, 0.001])
 
 
 def test_a_barrier_behind_which_nothing_came_is_no_pause() -> None:
-    assert pauses(barrier(7, "totals[0]", 1, 10.0, 10.002, None)) == []
+    assert pauses(barrier(7, "totals[0]", 1, 10.0, 10.002)) == []
 
 
 def test_too_few_barriers_are_no_measure() -> None:

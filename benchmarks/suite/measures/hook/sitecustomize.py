@@ -20,6 +20,8 @@ from typing import Any
 
 FOLDER_VARIABLE = "BENCH_MARKS"
 FOLDER = os.environ.get(FOLDER_VARIABLE, "")
+MOST_TAKES = 20
+"""Of a task at one barrier that are marked, also where nothing is flushed."""
 
 
 def started_at() -> float:
@@ -94,6 +96,7 @@ class Places:
 
     def __init__(self, mark: Marks) -> None:
         self.mark = mark
+        self._flushes = 0
         self._was_writable: dict[int, bool] = {}
 
     def all(self) -> dict[str, Callable[[Any], None]]:
@@ -160,17 +163,21 @@ class Places:
         self.mark("barrier", f"{task.id} {checkpoint}")
 
     def captured(self, task: Any, checkpoint: int) -> None:
-        """The next records that this task takes end the pause. Only they go through what is put before the chain."""
+        """Each time that this task takes records until its sink has flushed, and once more, or once where nothing is
+        flushed. Only they go through what is put before the chain."""
         self.mark("captured", f"{task.id} {checkpoint}")
-        chain = task._chain
+        chain, flushes, left = task._chain, self._flushes, MOST_TAKES if task._parts.sink_driver is not None else 1
         push = type(chain).push
 
-        def first(batch: Any) -> None:
+        def takes(batch: Any) -> None:
+            nonlocal left
+            left = 0 if self._flushes > flushes else left - 1
             self.mark("goes on", f"{task.id} {checkpoint}")
-            del chain.push
+            if left <= 0:
+                del chain.push
             push(chain, batch)
 
-        chain.push = first
+        chain.push = takes
 
     def sink(self, module: Any) -> None:
         def handled(driver: Any, *_: object) -> None:
@@ -184,7 +191,11 @@ class Places:
         self.once(module.SinkDriver, "write", "first write", lambda result: True)
 
     def flush(self, owner: Any) -> None:
-        around(owner, "flush", nothing, lambda *_: self.mark("flushed"))
+        def flushed(*_: object) -> None:
+            self._flushes += 1
+            self.mark("flushed")
+
+        around(owner, "flush", nothing, flushed)
 
     def source(self, module: Any) -> None:
         self.once(module.SourceInput, "poll", "first records", lambda result: result is not None and result.values)
