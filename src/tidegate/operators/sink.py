@@ -10,9 +10,11 @@ from tidegate.operators.user_code import raise_user_error
 class SinkOperator(StatelessOperator):
     """`write` is called only while the sink is writable: the task does not drive the chain otherwise."""
 
-    def __init__(self, write: Callable[[Batch], None]) -> None:
+    def __init__(self, write: Callable[[Batch], None], takes_columns: bool = False) -> None:
+        """`takes_columns`: as a `ColumnSink` says."""
         super().__init__()
         self._write = write
+        self.takes_columns = takes_columns
 
     def process(self, batch: Batch) -> Iterable[Batch]:
         try:

@@ -25,6 +25,7 @@ from tidegate.errors import (
 )
 from tidegate.failpoints import reach
 from tidegate.ids import CheckpointId, TransactionalId
+from tidegate.operators.columns import takes_columns
 from tidegate.operators.contracts import TransactionalSink
 from tidegate.operators.flushing import FlushingSink
 from tidegate.runtime.ports import Executor
@@ -56,6 +57,11 @@ class SinkDriver:
         self._handles: dict[TransactionalId, Any] = {}
         self._retry_at: float | None = None
         self._ask_for_room_at: float | None = None
+
+    @property
+    def takes_columns(self) -> bool:
+        """As a `ColumnSink` says."""
+        return takes_columns(self._sink)
 
     @property
     def is_open(self) -> bool:
