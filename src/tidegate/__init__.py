@@ -3,6 +3,7 @@
 A job is a graph of named operators from sources to sinks; see `Job`, `Stream` and `KeyedProcessFunction`.
 """
 
+from tidegate import imports
 from tidegate.api import aggregates
 from tidegate.api.asynchronous import AsyncFunction, LookupCache, Retries
 from tidegate.api.batches import BatchFunction
@@ -61,6 +62,7 @@ from tidegate.state.operator_descriptors import BroadcastState, OperatorListStat
 from tidegate.state.ttl import Ttl
 
 run_jobs_with(run)
+imports.are_done()
 
 __all__ = [
     "Aggregate",

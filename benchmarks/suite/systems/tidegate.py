@@ -42,9 +42,7 @@ class Tidegate(NamedTuple):
         return (Guarantee.EXACTLY_ONCE, Guarantee.AT_LEAST_ONCE)
 
     def prepare(self) -> None:
-        """The virtual environment that runs this has all it needs. Modules are compiled as pip compiles those of a
-        package that it installs: else each process would do it anew where Python is told to write no bytecode."""
-        compileall.compile_dir(Path(tidegate.__file__).parent, quiet=1)
+        """The virtual environment that runs this has all it needs."""
 
     def settings(self) -> Mapping[str, str]:
         from tidegate.connectors.kafka import connection
@@ -73,5 +71,8 @@ class Tidegate(NamedTuple):
 
 
 def system(name: str) -> Tidegate:
-    """`tidegate`, or with the name of a client behind it."""
+    """`tidegate`, or with the name of a client behind it. Its modules are compiled, as they are where pip has installed
+    it: a Python that is told to keep no bytecode would compile them in each process of each run."""
+    for folder in (Path(tidegate.__file__).parent, EXAMPLES):
+        compileall.compile_dir(folder, quiet=1)
     return Tidegate(name, name.removeprefix("tidegate").removeprefix("-"))

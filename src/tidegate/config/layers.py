@@ -6,7 +6,6 @@ the command line. Only `ConfigLayers.of_this_process` looks at the process that 
 
 import os
 import re
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -136,7 +135,7 @@ def _file_layer(path: Path) -> dict[str, Given]:
             text = file.read(_LONGEST_FILE + 1)
         if len(text) > _LONGEST_FILE or max(map(len, text.splitlines()), default=0) > _LONGEST_LINE:
             raise ValueError(f"it has more than {_LONGEST_FILE} characters, or a line of more than {_LONGEST_LINE}")
-        content = tomllib.loads(text)
+        content = _parsed(text)
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, RecursionError) as error:
@@ -147,6 +146,13 @@ def _file_layer(path: Path) -> dict[str, Given]:
         place = FILE_NAME + next((f", line {lines[part]}" for part in _beginnings(name) if part in lines), "")
         layer[name] = setting_named(name, SETTINGS, place).read(value, place)
     return layer
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    """Most programs have no file, and the parser is not imported for them. Raises ValueError."""
+    import tomllib
+
+    return tomllib.loads(text)
 
 
 def _flat(content: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

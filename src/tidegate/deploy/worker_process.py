@@ -27,7 +27,7 @@ from tidegate.deploy.cluster import PARAMETERS_VARIABLE, WorkerParameters, decod
 from tidegate.deploy.curve import Context, take_keys
 from tidegate.deploy.executor import ThreadExecutor, WakeUp
 from tidegate.deploy.fail_points import arm_from
-from tidegate.deploy.garbage import begin_collecting, put_off_collecting
+from tidegate.deploy.garbage import begin_collecting
 from tidegate.deploy.logs import telling_logs, worker_tell
 from tidegate.deploy.processes import die_with_parent, failure_of_exit, ignore_interrupts
 from tidegate.deploy.program import load
@@ -51,7 +51,6 @@ LAST_WORDS = 5.0
 
 def main() -> NoReturn:
     """Run the worker that the environment describes. Does not return."""
-    put_off_collecting()
     ignore_interrupts()
     if PARAMETERS_VARIABLE not in os.environ:
         sys.exit("A worker is started by the JobManager: start the job with `tidegate run`.")

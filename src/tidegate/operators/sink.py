@@ -12,9 +12,13 @@ class SinkOperator(StatelessOperator):
     """`write` is called only while the sink is writable: the task does not drive the chain otherwise. It may keep a
     batch for a while; what the sink says of it then goes to the function given with it, which raises."""
 
-    def __init__(self, write: Callable[[Batch, Callable[[Exception], NoReturn]], None]) -> None:
+    def __init__(
+        self, write: Callable[[Batch, Callable[[Exception], NoReturn]], None], takes_columns: bool = False
+    ) -> None:
+        """`takes_columns`: as a `ColumnSink` says."""
         super().__init__()
         self._write = write
+        self.takes_columns = takes_columns
 
     def process(self, batch: Batch) -> Iterable[Batch]:
         self._write(batch, self._refuse)

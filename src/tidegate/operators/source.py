@@ -16,6 +16,7 @@ from tidegate.elements import Batch
 from tidegate.errors import InternalError
 from tidegate.event_time.progress import EventTimeProgress
 from tidegate.ids import CheckpointId
+from tidegate.operators.columns import keeps
 from tidegate.operators.contracts import Deserializer, PausingReader, SourceReader
 from tidegate.operators.stateless import FAIL, FunctionOperator
 from tidegate.operators.timestamps import Timestamper
@@ -149,8 +150,15 @@ class SourceOperator(FunctionOperator):
         super().__init__(deserializer.decode_one if deserializer else _as_it_is, on_error)
         self._deserializer = deserializer
         self._timestamper = timestamper
+        self._leaves_columns = False
+
+    def leave_columns(self) -> None:
+        """Whoever gets the records takes them as the reader brings them, where those are the stream's values."""
+        self._leaves_columns = self._timestamper is None and keeps(self._deserializer)
 
     def process(self, batch: Batch) -> list[Batch]:
+        if self._leaves_columns:
+            return [batch] if batch.values else []
         decoded, rejected = self._decoded(batch)
         if not decoded.values:
             return rejected

@@ -194,7 +194,7 @@ class TaskBuilder:
             return TimestampsOperator(progress)
         if node.sink is not None:
             assert parts.sink_driver is not None
-            return SinkOperator(parts.sink_driver.write)
+            return SinkOperator(parts.sink_driver.write, parts.sink_driver.takes_columns)
         assert node.factory is not None
         return node.factory()
 

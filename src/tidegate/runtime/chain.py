@@ -18,6 +18,8 @@ from tidegate.elements import MAX_WATERMARK, Batch
 from tidegate.errors import InternalError
 from tidegate.ids import OperatorName
 from tidegate.operators.contracts import EventTimeOperator, Operator, TimerOperator
+from tidegate.operators.sink import SinkOperator
+from tidegate.operators.source import SourceOperator
 
 
 class OperatorCounts(msgspec.Struct, frozen=True):
@@ -62,6 +64,8 @@ class Chain:
         self._operators = [operator for _, operator in operators]
         self._outside = [name in outside for name in self._names]
         self._outside[-1] = True
+        if len(operators) > 1 and not self._outside[0]:
+            _join(*self._operators[:2])
         self._records_in = [0] * len(operators)
         self._records_out = [0] * len(operators)
         self._working: list[tuple[int, Iterator[Batch]]] = []
@@ -205,6 +209,12 @@ class Chain:
         self._working.append((position, iter(self._operators[position].process(batch))))
         if self.watch is not None:
             self.watch(position)
+
+
+def _join(first: Operator, second: Operator) -> None:
+    """A source and a sink that have only each other may agree on more than batches of lists."""
+    if isinstance(first, SourceOperator) and isinstance(second, SinkOperator) and second.takes_columns:
+        first.leave_columns()
 
 
 def _has_timers(operator: Operator) -> TypeGuard[TimerOperator]:

@@ -29,6 +29,7 @@ from tidegate.errors import (
 )
 from tidegate.failpoints import reach
 from tidegate.ids import CheckpointId, TransactionalId
+from tidegate.operators.columns import takes_columns
 from tidegate.operators.contracts import TransactionalSink
 from tidegate.operators.flushing import FlushingSink
 from tidegate.runtime.ports import Executor
@@ -71,6 +72,11 @@ class SinkDriver:
         self._ask_for_room_at: float | None = None
         self._waiting: deque[tuple[Batch, Refuse] | CheckpointId] = deque()
         """What comes behind a transaction that is not flushed yet; a barrier can only be the last."""
+
+    @property
+    def takes_columns(self) -> bool:
+        """As a `ColumnSink` says."""
+        return takes_columns(self._sink)
 
     @property
     def is_open(self) -> bool:

@@ -3,12 +3,14 @@
 import os
 import subprocess
 import sys
+from importlib.util import cache_from_source
 from pathlib import Path
 
 import pytest
 
 from benchmarks.suite import systems
 from benchmarks.suite.contracts import Guarantee, JobRun, Workload
+from tidegate import ids
 from tidegate.errors import InvalidError
 
 SHOW = """
@@ -43,6 +45,14 @@ def test_without_a_choice_the_job_runs_as_users_run_it() -> None:
     shown = " ".join(command.arguments)
     assert "examples/running_totals.py --parallelism 2 --checkpoint-interval 0.5s" in shown
     assert shown.endswith("-- --bootstrap localhost:1 --input in --output out --bounded")
+
+
+def test_what_runs_is_compiled_also_where_python_keeps_no_bytecode(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    compiled = Path(cache_from_source(ids.__file__))
+    compiled.unlink(missing_ok=True)
+    systems.load("tidegate")
+    assert compiled.exists()
 
 
 def test_a_name_that_nothing_has_is_refused() -> None:

@@ -96,3 +96,16 @@ def test_where_the_program_switched_it_off_it_stays_off() -> None:
     checked = program + "assert not gc.isenabled()"
     subprocess.run([sys.executable, "-c", checked], check=True, env={"PYTHONPATH": ":".join(sys.path)})
     assert gc.isenabled()
+
+
+@pytest.mark.parametrize("was_on", [True, False])
+def test_importing_everything_leaves_the_collector_as_it_was(was_on: bool) -> None:
+    program = f"""
+import gc
+gc.enable() if {was_on} else gc.disable()
+before = gc.get_stats()[0]["collections"]
+import tidegate
+assert gc.isenabled() == {was_on}
+assert gc.get_stats()[0]["collections"] <= before + 3, gc.get_stats()
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, env={"PYTHONPATH": ":".join(sys.path)})

@@ -2,6 +2,7 @@
 once."""
 
 from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 import pytest
 
@@ -9,6 +10,8 @@ from tidegate.elements import Batch
 from tidegate.errors import InternalError
 from tidegate.ids import OperatorName
 from tidegate.operators.contracts import Operator, OperatorContext
+from tidegate.operators.sink import SinkOperator
+from tidegate.operators.source import SourceOperator
 from tidegate.runtime.chain import Chain, OperatorCounts
 
 Output = tuple[str, list[object]] | tuple[str, list[object], str]
@@ -260,3 +263,54 @@ def test_nobody_has_timers_that_had_ended_or_when_the_input_has() -> None:
     chain.end_of_input()
     drain(chain)
     assert chain.next_timer is None
+
+
+class Ready:
+    """A deserializer that only makes a list of what it gets, where it `keeps`."""
+
+    def __init__(self, keeps: bool) -> None:
+        self.keeps = keeps
+
+    def decode(self, raw: Iterable[object]) -> list[object]:
+        return list(raw)
+
+    def decode_one(self, raw: object) -> object:
+        return raw
+
+
+@pytest.mark.parametrize(
+    ("keeps", "takes", "outside", "expected"),
+    [
+        (True, True, (), range),
+        (False, True, (), list),
+        (True, False, (), list),
+        (True, True, ("read",), list),
+    ],
+)
+def test_only_a_source_and_a_sink_that_both_can_pass_on_what_was_read_as_it_is(
+    keeps: bool, takes: bool, outside: tuple[str, ...], expected: type
+) -> None:
+    written: list[Batch] = []
+    source, sink = SourceOperator(Ready(keeps)), SinkOperator(written.append, takes)
+    chain = chain_of(("read", source), ("write", sink), outside=outside)
+    values: Any = range(3)
+    chain.push(Batch(values, None, [7, 8, 9]))
+    while chain.next_output() is not None:
+        pass
+    assert [(type(one.values), list(one.values), one.timestamps) for one in written] == [
+        (expected, [0, 1, 2], [7, 8, 9])
+    ]
+    assert [(count.records_in, count.records_out) for count in chain.counts] == [(3, 3), (3, 0)]
+
+
+def test_an_operator_between_source_and_sink_gets_a_list() -> None:
+    written: list[Batch] = []
+    between = Plain(same)
+    chain = chain_of(
+        ("read", SourceOperator(Ready(True))), ("keep", between), ("write", SinkOperator(written.append, True))
+    )
+    values: Any = range(3)
+    chain.push(Batch(values))
+    assert chain.next_output() is None
+    assert between.seen == [[0, 1, 2]]
+    assert [one.values for one in written] == [[0, 1, 2]]

@@ -5,5 +5,5 @@ Of kafka-python the messages of Kafka's protocol and the mechanisms of SASL are 
 
 from tidegate.connectors.kafka.deferred import defer
 
-for _package in ("kafka", "kafka.net"):
+for _package in ("kafka", "kafka.net", "kafka.protocol", "kafka.protocol.admin"):
     defer(_package)

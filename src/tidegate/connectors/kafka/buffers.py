@@ -13,6 +13,7 @@ from typing import Any
 
 from tidegate.checkpoint.protocol import SplitState
 from tidegate.connectors.kafka.client import Chunk, partition_of
+from tidegate.connectors.kafka.records import RecordColumns
 from tidegate.operators.contracts import Fetched
 
 
@@ -47,8 +48,9 @@ class PartitionBuffer:
         """Whether there are records, a newer position, or the news of the end."""
         return not self._has_finished and (self._end > self._position or self.is_complete)
 
-    def put(self, chunk: Chunk, values: list[Any]) -> int:
-        """Add a chunk with `values` in place of its own; returns how many of them are before the stop."""
+    def put(self, chunk: Chunk, values: Any) -> int:
+        """Add a chunk with `values`, a list or RecordColumns, in place of its own; returns how many of them are before
+        the stop."""
         offsets, timestamps = chunk.offsets or [], chunk.timestamps
         self._end = chunk.next_offset if self._stop is None else min(chunk.next_offset, self._stop)
         if self._end < chunk.next_offset:
@@ -113,5 +115,9 @@ class _Piece:
         return self._values[begin:end], None if self._timestamps is None else self._timestamps[begin:end]
 
 
-def _joined(lists: list[list[Any]]) -> list[Any]:
-    return lists[0] if len(lists) == 1 else list(chain.from_iterable(lists))
+def _joined(parts: list[Any]) -> Any:
+    if len(parts) == 1:
+        return parts[0]
+    if parts and isinstance(parts[0], RecordColumns):
+        return RecordColumns.joined(parts)
+    return list(chain.from_iterable(parts))

@@ -5,9 +5,11 @@ raises leaves the batch unsent as a whole.
 """
 
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from tidegate.connectors.kafka.client import Header, Producer
+from tidegate.connectors.kafka.records import RecordColumns, RecordValue
 from tidegate.elements import Batch
 from tidegate.errors import InvalidError
 from tidegate.formats import Serializer
@@ -44,9 +46,25 @@ class PartitionCounts:
         return list(self._counts)
 
 
+def takes_columns(encoding: Encoding) -> bool:
+    """Whether all that is written of records of Kafka is in their columns, so that no record need be made."""
+    others = (encoding.headers, encoding.timestamp, encoding.partition)
+    has_key = encoding.key is None or _is_key_of_record(encoding.key)
+    is_plain = isinstance(encoding.topic, str) and others == (None, None, None)
+    return is_plain and has_key and type(encoding.value) is RecordValue
+
+
+def _is_key_of_record(function: Callable[[Any], Any]) -> bool:
+    return isinstance(function, attrgetter) and function.__reduce__()[1] == ("key",)
+
+
 def send(encoding: Encoding, batch: Batch, producer: Producer, counts: PartitionCounts) -> None:
     """Send the batch, in order: one call a topic. Raises what the user's functions and the producer raise."""
     if not batch.values:
+        return
+    records: Any = batch.values
+    if isinstance(records, RecordColumns):
+        _send_columns(encoding, records, batch.timestamps, producer)
         return
     values = encoding.value.encode(batch.values)
     if callable(encoding.topic):
@@ -60,6 +78,14 @@ def send(encoding: Encoding, batch: Batch, producer: Producer, counts: Partition
         sends.append((topic, encoded, *_columns(encoding, part, topic, producer, counts)))
     for one in sends:
         producer.send(*one)
+
+
+def _send_columns(encoding: Encoding, records: RecordColumns, timestamps: list[int] | None, producer: Producer) -> None:
+    """As `takes_columns` says. What was read are bytes or None, and needs no second look."""
+    assert isinstance(encoding.topic, str)
+    assert isinstance(encoding.value, RecordValue)
+    keys = None if encoding.key is None else records.beside.keys or [None] * len(records)
+    producer.send(encoding.topic, encoding.value.encode_read(records.values), keys, None, timestamps, None)
 
 
 def _columns(

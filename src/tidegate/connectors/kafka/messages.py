@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from kafka.protocol.admin import DescribeConfigsRequest, DescribeProducersRequest
+from kafka.protocol.admin.configs import DescribeConfigsRequest
+from kafka.protocol.admin.transactions import DescribeProducersRequest
 from kafka.protocol.producer import WriteTxnMarkersRequest
 
 from tidegate.connectors.kafka.client import (

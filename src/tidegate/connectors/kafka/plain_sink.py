@@ -11,7 +11,7 @@ from tidegate.checkpoint.protocol import CommitPermit, Committable, Outcome
 from tidegate.clock import Clock, SystemClock
 from tidegate.connectors.kafka import encoding
 from tidegate.connectors.kafka.client import Producer, ProducerFactory
-from tidegate.connectors.kafka.encoding import Encoding, PartitionCounts
+from tidegate.connectors.kafka.encoding import Encoding, PartitionCounts, takes_columns
 from tidegate.elements import Batch
 from tidegate.errors import InternalError, TidegateError, UnavailableError
 from tidegate.ids import TransactionalId
@@ -36,6 +36,7 @@ class PlainSinkWriter:
 
     def __init__(self, encoding: Encoding, producers: ProducerFactory) -> None:
         self._encoding = encoding
+        self.takes_columns = takes_columns(encoding)
         self._producers = producers
         self._producer: Producer | None = None
 

@@ -1,16 +1,17 @@
 """Kafka's records as values of a stream: `KafkaRecord`, and the formats applied to what a consumer read.
 
 A record without a value is a tombstone and means something: it reaches the user as None, and no format ever sees it.
+Records stay columns until somebody asks for one: to make an object of each costs as much as to decode its bytes.
 """
 
-from collections.abc import Collection, Iterable
-from itertools import repeat
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import chain, repeat
 from operator import attrgetter
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, TypeVar, overload
 
 import msgspec
 
-from tidegate.connectors.kafka.client import Chunk, Header
+from tidegate.connectors.kafka.client import Chunk, Header, TopicPartition
 from tidegate.formats import Bytes, Serializer
 from tidegate.operators.contracts import Deserializer
 
@@ -38,23 +39,80 @@ class KafkaRecord(msgspec.Struct, Generic[T], frozen=True):
     offset: int = -1
 
 
-def records_of(chunk: Chunk, include: Collection[Field]) -> list[KafkaRecord[bytes | None]]:
-    """The records of a chunk as they were read, with the fields of `include`. What is given costs, also where it is the
-    default: so nothing is that comes behind the last field that was asked for."""
-    headers = chunk.headers if "headers" in include else None
-    columns: list[Iterable[Any]] = [
-        (chunk.keys if "key" in include else None) or repeat(None),
-        _or_none(chunk.timestamps if "timestamp" in include else None) or repeat(None),
-    ]
-    if headers or "position" in include:
-        columns.append(map(tuple, headers) if headers else repeat(()))
-    if "position" in include:
-        topic, partition = chunk.partition
-        columns += repeat(topic), repeat(partition), chunk.offsets or repeat(-1)
-    return list(map(KafkaRecord, chunk.values, *columns))
+class Beside(NamedTuple):
+    """Columns beside the values. None where nobody asked for one: every record then has the field's default."""
+
+    keys: list[Any] | None = None
+    timestamps: Sequence[int] | None = None
+    """-1 where a record has none."""
+    headers: Sequence[Sequence[Header]] | None = None
+    offsets: Sequence[int] | None = None
 
 
-def _or_none(timestamps: list[int] | None) -> list[int] | list[int | None] | None:
+NOTHING = Beside()
+
+
+class RecordColumns(Sequence[KafkaRecord[Any]]):
+    """Records of one partition that are columns: each is made anew when it is asked for. `place`: the partition, where
+    the records say it. The columns are others', too, and are not changed."""
+
+    __slots__ = ("beside", "place", "values")
+
+    def __init__(self, values: list[Any], beside: Beside = NOTHING, place: TopicPartition | None = None) -> None:
+        self.values = values
+        self.beside = beside
+        self.place = place
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __iter__(self) -> Iterator[KafkaRecord[Any]]:
+        """What is given costs, also where it is the default: so nothing is that comes behind the last field that was
+        asked for."""
+        keys, timestamps, headers, offsets = self.beside
+        columns: list[Iterable[Any]] = [keys or repeat(None), _or_none(timestamps) or repeat(None)]
+        if headers or self.place is not None:
+            columns.append(map(tuple, headers) if headers else repeat(()))
+        if self.place is not None:
+            columns += repeat(self.place.topic), repeat(self.place.partition), offsets or repeat(-1)
+        return map(KafkaRecord, self.values, *columns)
+
+    @overload
+    def __getitem__(self, index: int) -> KafkaRecord[Any]: ...
+    @overload
+    def __getitem__(self, index: slice) -> "RecordColumns": ...
+    def __getitem__(self, index: int | slice) -> "KafkaRecord[Any] | RecordColumns":
+        if isinstance(index, slice):
+            cut: list[Any] = [None if column is None else column[index] for column in self.beside]
+            return RecordColumns(self.values[index], Beside(*cut), self.place)
+        position = range(len(self.values))[index]
+        (record,) = self[position : position + 1]
+        return record
+
+    @staticmethod
+    def joined(parts: "Sequence[RecordColumns]") -> "RecordColumns":
+        """Those of one partition, one behind the other. All have the same columns."""
+        beside = Beside(*map(_joined, zip(*(part.beside for part in parts), strict=True)))
+        return RecordColumns(list(chain.from_iterable(part.values for part in parts)), beside, parts[0].place)
+
+
+def _joined(columns: Sequence[Sequence[Any] | None]) -> list[Any] | None:
+    present = [column for column in columns if column is not None]
+    return list(chain.from_iterable(present)) if present else None
+
+
+def records_of(chunk: Chunk, include: Collection[Field]) -> RecordColumns:
+    """The records of a chunk as they were read, with the fields of `include`."""
+    beside = Beside(
+        chunk.keys if "key" in include else None,
+        chunk.timestamps if "timestamp" in include else None,
+        chunk.headers if "headers" in include else None,
+        chunk.offsets if "position" in include else None,
+    )
+    return RecordColumns(chunk.values, beside, chunk.partition if "position" in include else None)
+
+
+def _or_none(timestamps: Sequence[int] | None) -> Sequence[int | None] | None:
     if timestamps is None or -1 not in timestamps:
         return timestamps
     return [None if one == -1 else one for one in timestamps]
@@ -70,6 +128,10 @@ class RecordValue:
 
     def encode(self, values: list[Any]) -> list[bytes | None]:
         return self._format.encode(list(map(_VALUE, values)))
+
+    def encode_read(self, values: list[bytes | None]) -> list[bytes | None]:
+        """As `encode`, for the values of records as they were read."""
+        return values if type(self._format) is Bytes else self._format.encode(values)
 
     def __repr__(self) -> str:
         return f"RecordValue({self._format!r})"
@@ -89,38 +151,51 @@ class ValueDeserializer:
 
 
 class RecordDeserializer:
-    """KafkaRecords of bytes into KafkaRecords of what the formats make of value and key."""
+    """Columns of bytes into KafkaRecords of what the formats make of value and key."""
 
     def __init__(self, value: Deserializer | None, key: Deserializer | None) -> None:
         self._value = value
         self._key = key
+        self.keeps = value is None and key is None
+        """Whether columns have all that the records have."""
 
-    def decode(self, raw: list[Any]) -> list[Any]:
-        values = decode_present(self._value, [record.value for record in raw])
-        keys = decode_present(self._key, [record.key for record in raw])
-        return [
-            KafkaRecord(value, key, old.timestamp, old.headers, old.topic, old.partition, old.offset)
-            for value, key, old in zip(values, keys, raw, strict=True)
-        ]
+    def decode(self, raw: Sequence[Any]) -> list[Any]:
+        if not isinstance(raw, RecordColumns):
+            return list(map(self.decode_one, raw))
+        if self.keeps:
+            return list(raw)
+        values = _decoded(self._value, raw.values)
+        keys = raw.beside.keys
+        decoded = raw.beside if keys is None else raw.beside._replace(keys=_decoded(self._key, keys))
+        return list(RecordColumns(values, decoded, raw.place))
 
     def decode_one(self, raw: Any) -> Any:
-        (record,) = self.decode([raw])
-        return record
+        if self.keeps:
+            return raw
+        (value,), (key,) = _decoded(self._value, [raw.value]), _decoded(self._key, [raw.key])
+        return msgspec.structs.replace(raw, value=value, key=key)
 
 
 def deserializer_of(
     value: Deserializer | None, key: Deserializer | None, include: Collection[Field]
 ) -> Deserializer | None:
     """How what the reader brings becomes the stream's values; None where it is that already."""
-    if value is None and key is None:
-        return None
     if include:
         return RecordDeserializer(value, key)
     return None if value is None else ValueDeserializer(value)
 
 
+def _decoded(format: Deserializer | None, raw: list[Any]) -> list[Any]:
+    """As `decode_present`. Raises ValueError when the format does not give one for each."""
+    decoded = decode_present(format, raw)
+    if len(decoded) != len(raw):
+        raise ValueError(f"the format {format!r} made {len(decoded)} values of {len(raw)}")
+    return decoded
+
+
 def decode_present(format: Deserializer | None, raw: list[Any]) -> list[Any]:
-    """All through `format`, except what is None. Raises ValueError when the format does not give one for each."""
+    """All through `format`, except what is None. Raises ValueError when the format does not give one for each of the
+    others beside it."""
     if format is None:
         return raw
     # What is all true has no None, and is looked through in half the time.

@@ -179,6 +179,7 @@ class KafkaSinkWriter:
         self._clock = clock
         self._pause = pause
         self._timeout = sink.timeout
+        self.takes_columns = encoding.takes_columns(sink.encoding)
         self._counts = PartitionCounts()
         self._written_at: dict[str, float] = {}
         """Monotonic seconds of the first record of each prepared transaction, until it is committed or warned of."""

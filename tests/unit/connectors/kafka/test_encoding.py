@@ -1,5 +1,6 @@
 """A batch becomes columns in order, and what a user's function may not give is refused before anything is sent."""
 
+from operator import attrgetter
 from typing import Any
 
 import pytest
@@ -7,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.connectors.kafka.scripted import KeepingProducer
-from tidegate.connectors.kafka.encoding import Encoding, PartitionCounts, send
+from tidegate.connectors.kafka.encoding import Encoding, PartitionCounts, send, takes_columns
+from tidegate.connectors.kafka.records import Beside, RecordColumns, RecordValue
 from tidegate.elements import Batch
 from tidegate.errors import InvalidError
 from tidegate.formats import Bytes, String
@@ -57,6 +59,51 @@ def test_keys_become_bytes_alike_whatever_is_beside_them(keys: list[Any]) -> Non
         return
     expected = [key.encode() if isinstance(key, str) else key for key in keys]
     assert sent(Batch(keys), value=Constant(), key=lambda value: value)[0][2] == expected
+
+
+columns_of_records = st.lists(
+    st.tuples(st.none() | st.binary(max_size=3), st.none() | st.binary(max_size=3)), min_size=1
+)
+
+
+class Doubled(Bytes):
+    def encode(self, values: list[Any]) -> list[bytes | None]:
+        return [None if value is None else value * 2 for value in super().encode(values)]
+
+
+@given(
+    columns_of_records,
+    st.booleans(),
+    st.sampled_from([None, attrgetter("key")]),
+    st.sampled_from([RecordValue(), RecordValue(Doubled())]),
+    st.booleans(),
+)
+def test_records_that_are_columns_are_written_as_those_that_are_objects(
+    rows: list[Any], has_keys: bool, key: Any, value: RecordValue, is_timed: bool
+) -> None:
+    values, keys = map(list, zip(*rows, strict=True))
+    columns: Any = RecordColumns(values, Beside(keys if has_keys else None))
+    timestamps = list(range(len(rows))) if is_timed else None
+    assert takes_columns(Encoding("totals", value, key))
+    plain = sent(Batch(list(columns), None, timestamps), value=value, key=key)
+    assert sent(Batch(columns, None, timestamps), value=value, key=key) == plain
+
+
+@pytest.mark.parametrize(
+    "encoding",
+    [
+        Encoding(lambda value: "totals", RecordValue()),
+        Encoding("totals", Bytes()),
+        Encoding("totals", RecordValue(), lambda record: record.key),
+        Encoding("totals", RecordValue(), attrgetter("value")),
+        Encoding("totals", RecordValue(), attrgetter("key", "value")),  # type: ignore[arg-type]
+        Encoding("totals", RecordValue(), headers=attrgetter("headers")),
+        Encoding("totals", RecordValue(), timestamp=attrgetter("timestamp")),
+        Encoding("totals", RecordValue(), partition=lambda record, count: 0),
+    ],
+)
+def test_whoever_asks_a_record_itself_gets_records(encoding: Encoding) -> None:
+    assert not takes_columns(encoding)
 
 
 def test_the_records_own_timestamps_are_taken_unless_there_is_a_function() -> None:

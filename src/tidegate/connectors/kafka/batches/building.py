@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import cramjam
 from aiokafka.record._crecords import DefaultRecordBatch, DefaultRecordBatchBuilder
-from aiokafka.record._crecords.cutil import crc32c_cython
 
+from tidegate.connectors.kafka.batches.checksums import crc32c
 from tidegate.connectors.kafka.client import Header
 
 HEADER_BYTES = 61
@@ -120,7 +120,7 @@ class Compression:
                 (attributes,) = _SHORT.unpack_from(batch, ATTRIBUTES_AT)
                 _SHORT.pack_into(batch, ATTRIBUTES_AT, attributes | self._number)
                 _INT.pack_into(batch, LENGTH_AT, len(batch) - LENGTH_END)
-                _UNSIGNED.pack_into(batch, CRC_AT, crc32c_cython(bytes(memoryview(batch)[ATTRIBUTES_AT:])))
+                _UNSIGNED.pack_into(batch, CRC_AT, crc32c(bytes(memoryview(batch)[ATTRIBUTES_AT:])))
         return bytes(batch)
 
 
