@@ -10,6 +10,7 @@ import builtins
 import math
 import operator
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
 from functools import reduce
@@ -19,6 +20,7 @@ import msgspec
 
 from tidegate.api.windowed import Aggregate
 from tidegate.errors import InvalidError
+from tidegate.operators.keyed import itself
 from tidegate.operators.ranking import check_n, insert_ranked
 from tidegate.serializers import Pickled, Serialized, list_of
 from tidegate.serializers.wholes import ListOf
@@ -31,9 +33,18 @@ Stored = type[T] | Pickled[T] | Serialized[T]
 """How values are serialised."""
 
 
+@dataclass(frozen=True)
+class ValueAggregate(Aggregate[In, Any, Out]):
+    """One that `add`s a record by adding `of(record)`, unless that is None: a loop can do so without calling `add`."""
+
+    of: Callable[[In], Any]
+    add_value: Callable[[Any, Any], Any]
+    """Accumulator and value to accumulator; may change the first."""
+
+
 def count() -> Aggregate[Any, Any, int]:
     """How many records."""
-    return Aggregate(int, int, lambda number, record: number + 1, operator.add, _itself)
+    return Aggregate(int, int, lambda number, record: number + 1, operator.add, itself)
 
 
 # ---- sums ----------------------------------------------------------------------------------------------------------
@@ -47,12 +58,7 @@ def sum(of: Callable[[In], Number | None], *, type: builtins.type[Number]) -> Ag
     """
     _check_function("sum", of)
     summing = _summing("sum", type)
-
-    def add(total: Any, record: In) -> Any:
-        value = of(record)
-        return total if value is None else summing.add(total, value)
-
-    return Aggregate(summing.stored, summing.create, add, summing.merge, summing.total)
+    return _of_values(summing.stored, summing.create, of, summing.add, summing.merge, summing.total)
 
 
 @overload
@@ -66,9 +72,8 @@ def mean(of: Callable[[In], Any], *, type: builtins.type[Any] = float) -> Aggreg
     _check_function("mean", of)
     summing = _summing("mean", type)
 
-    def add(accumulator: tuple[int, Any], record: In) -> tuple[int, Any]:
-        value = of(record)
-        return accumulator if value is None else (accumulator[0] + 1, summing.add(accumulator[1], value))
+    def add(accumulator: tuple[int, Any], value: Any) -> tuple[int, Any]:
+        return accumulator[0] + 1, summing.add(accumulator[1], value)
 
     def merge(one: tuple[int, Any], other: tuple[int, Any]) -> tuple[int, Any]:
         return one[0] + other[0], summing.merge(one[1], other[1])
@@ -78,7 +83,7 @@ def mean(of: Callable[[In], Any], *, type: builtins.type[Any] = float) -> Aggreg
         return summing.total(total) / number if number else None
 
     stored: Any = tuple[int, summing.stored]  # type: ignore[name-defined]
-    return Aggregate(stored, lambda: (0, summing.create()), add, merge, result)
+    return _of_values(stored, lambda: (0, summing.create()), of, add, merge, result)
 
 
 class _Summing(NamedTuple):
@@ -95,7 +100,7 @@ def _summing(aggregate: str, type: Any) -> _Summing:
     if type is float:
         return _Summing(tuple[float, ...], tuple, _add_exactly, _merge_exactly, math.fsum)
     if type in (int, Decimal, timedelta):
-        return _Summing(type, type, operator.add, operator.add, _itself)
+        return _Summing(type, type, operator.add, operator.add, itself)
     raise InvalidError(
         f"aggregates.{aggregate} was given type={type!r}", remedy="Give int, float, Decimal or timedelta."
     )
@@ -138,15 +143,14 @@ def _extreme(
 ) -> Aggregate[Any, Any, Any]:
     _check_function(name, of)
 
-    def add(kept: tuple[Any, ...], record: Any) -> tuple[Any, ...]:
-        value = of(record)
-        is_number = value is not None and value == value  # noqa: PLR0124 - NaN equals nothing
+    def add(kept: tuple[Any, ...], value: Any) -> tuple[Any, ...]:
+        is_number = value == value  # noqa: PLR0124 - NaN equals nothing
         return (value,) if is_number and (not kept or is_better(value, kept[0])) else kept
 
     def merge(one: tuple[Any, ...], other: tuple[Any, ...]) -> tuple[Any, ...]:
         return other if other and (not one or is_better(other[0], one[0])) else one
 
-    return Aggregate(_kept(name, type), tuple, add, merge, lambda kept: kept[0] if kept else None)
+    return _of_values(_kept(name, type), tuple, of, add, merge, lambda kept: kept[0] if kept else None)
 
 
 @overload
@@ -188,7 +192,7 @@ def _in_time(
     is_better: Callable[[int, int], bool],
 ) -> Aggregate[Any, Any, Any]:
     """Without `by` all are equal, and arrival decides."""
-    value_of = _itself if of is None else _check_function(name, of)
+    value_of = itself if of is None else _check_function(name, of)
     time_of = _no_time if by is None else _check_function(name, by)
 
     def add(kept: tuple[tuple[int, Any], ...], record: Any) -> tuple[tuple[int, Any], ...]:
@@ -212,7 +216,7 @@ def collect(of: Callable[[In], T | None], *, type: Stored[T]) -> Aggregate[In, A
 def collect(of: Callable[[Any], Any] | None = None, *, type: Any) -> Aggregate[Any, Any, list[Any]]:
     """All records, or all values `of` them, in the order in which they came; piece by piece where a window is put
     together of pieces. It keeps them all: any other aggregate needs far less."""
-    value_of = _itself if of is None else _check_function("collect", of)
+    value_of = itself if of is None else _check_function("collect", of)
 
     def add(values: list[Any], record: Any) -> list[Any]:
         value = value_of(record)
@@ -292,8 +296,21 @@ def _accumulators(aggregates: dict[str, Aggregate[Any, Any, Any]]) -> type[Any]:
 # ---- what they share -----------------------------------------------------------------------------------------------
 
 
-def _itself(value: Any) -> Any:
-    return value
+def _of_values(
+    stored: Any,
+    create: Callable[[], Any],
+    of: Callable[[Any], Any],
+    add: Callable[[Any, Any], Any],
+    merge: Callable[[Any, Any], Any],
+    result: Callable[[Any], Any],
+) -> ValueAggregate[Any, Any]:
+    """One of the values that are not None."""
+
+    def add_record(accumulator: Any, record: Any) -> Any:
+        value = of(record)
+        return accumulator if value is None else add(accumulator, value)
+
+    return ValueAggregate(stored, create, add_record, merge, result, of, add)
 
 
 def _no_time(record: Any) -> int:

@@ -8,7 +8,7 @@ What a capture gets shares nothing that can still change: immutable values thems
 bytes of all else.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Generic, NoReturn, TypeVar
 
@@ -19,6 +19,7 @@ from tidegate.state.descriptors import (
     StateDescriptor,
     ValueState,
 )
+from tidegate.state.handles import Running
 from tidegate.state.increments import REMOVED
 from tidegate.state.object_capture import CapturedState, check_size
 
@@ -273,3 +274,17 @@ class ObjectAggregatingHandle(ObjectHandle, Generic[T, A]):
         key = self._cursor.key
         self._entries[key] = kept
         self._changes[key] = kept
+
+    def run(self, how: Running, owners: Iterable[Any], values: Iterable[Any], outputs: list[Any]) -> None:
+        """See `RunningHandle`."""
+        create, add, left_out, result, emit = how
+        entries, changes, classes, put_out = self._entries, self._changes, self._classes, outputs.append
+        for owner, value in zip(owners, values):  # noqa: B905 - see `AggregateOperator.process`
+            accumulator = entries[owner] if owner in entries else create()
+            if value is not left_out:
+                accumulator = add(accumulator, value)
+            if type(accumulator) not in classes:
+                accumulator = self._admit(accumulator)
+            entries[owner] = changes[owner] = accumulator
+            output = accumulator if result is None else result(accumulator)
+            put_out(output if emit is None else emit(owner, output))
