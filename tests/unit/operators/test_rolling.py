@@ -20,6 +20,7 @@ from tidegate.errors import InternalError, InvalidError, TidegateError, UserCode
 from tidegate.ids import OperatorName, SubtaskIndex
 from tidegate.operators.keyed import AggregateOperator
 from tidegate.runtime.chain import Chain
+from tidegate.state import object_handles
 from tidegate.state.backend import KeyedStateBackend
 from tidegate.state.object_backend import ObjectStateBackend
 from tidegate.state.rocksdb import RocksMemory, RocksStateBackend
@@ -135,7 +136,7 @@ def plainly(
         for key, record in rows:
             try:
                 added = aggregate.add(kept[key] if key in kept else aggregate.create(), record)
-                if aggregate.type is int and not isinstance(added, int):
+                if aggregate.type in (int, MAYBE) and not isinstance(added, int | None):
                     raise TypeError("another type")
                 kept[key] = float(added) if aggregate.type is float else added
                 result = aggregate.result(kept[key])
@@ -205,16 +206,18 @@ streams = st.lists(st.lists(st.tuples(st.sampled_from(["a", "b", None]), records
 
 
 @pytest.mark.parametrize("name", AGGREGATES)
-@given(streams, st.booleans(), st.booleans())
-@settings(max_examples=30, deadline=None)
+@given(streams, st.booleans(), st.booleans(), st.sampled_from([-1, 1, object_handles.MOST_AHEAD]))
+@settings(max_examples=40, deadline=None)
 def test_the_loop_over_objects_gives_what_the_plain_loop_gives(
-    name: str, batches: list[Rows], timed: bool, has_function: bool
+    name: str, batches: list[Rows], timed: bool, has_function: bool, most_ahead: int
 ) -> None:
     aggregate, emit = AGGREGATES[name], told if has_function else None
     outputs, failing, kept = plainly(aggregate, emit, batches)
     quick, slow = operator_of(aggregate, emit), plain(aggregate, emit)
     backends = objects(), objects()
-    outcome = run(quick, backends[0], batches, timed)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(object_handles, "MOST_AHEAD", most_ahead)
+        outcome = run(quick, backends[0], batches, timed)
     assert quick._is_quick
     assert outcome == run(slow, backends[1], batches, timed)
     assert repr(outcome[0]) == repr(outputs)
