@@ -47,9 +47,10 @@ def build(argv: list[str]) -> tg.Job:
         options.bootstrap, options.input, value=tg.Json(Order), start=options.start, bounded=options.bounded
     )
     sink = KafkaSink(options.bootstrap, options.output, key=user_of, value=tg.Json(Total))
-    orders = job.source(source, name="orders").key_by(user_of, key_type=str)
+    orders = job.source(source, name="orders")
+    by_user = orders.key_by(user_of, key_type=str)
     # What comes out for each order is Total(user, sum).
-    orders.aggregate(tg.aggregates.sum(amount_of, type=int), Total, name="totals").sink(sink, name="output")
+    by_user.aggregate(tg.aggregates.sum(amount_of, type=int), Total, name="totals").sink(sink, name="output")
     return job
 
 

@@ -58,7 +58,12 @@ def sum(of: Callable[[In], Number | None], *, type: builtins.type[Number]) -> Ag
     """
     _check_function("sum", of)
     summing = _summing("sum", type)
-    return _of_values(summing.stored, summing.create, of, summing.add, summing.merge, summing.total)
+
+    def add(total: Any, record: In) -> Any:
+        value = of(record)
+        return total if value is None else summing.add(total, value)
+
+    return ValueAggregate(summing.stored, summing.create, add, summing.merge, summing.total, of, summing.add)
 
 
 @overload
@@ -72,8 +77,9 @@ def mean(of: Callable[[In], Any], *, type: builtins.type[Any] = float) -> Aggreg
     _check_function("mean", of)
     summing = _summing("mean", type)
 
-    def add(accumulator: tuple[int, Any], value: Any) -> tuple[int, Any]:
-        return accumulator[0] + 1, summing.add(accumulator[1], value)
+    def add(accumulator: tuple[int, Any], record: In) -> tuple[int, Any]:
+        value = of(record)
+        return accumulator if value is None else (accumulator[0] + 1, summing.add(accumulator[1], value))
 
     def merge(one: tuple[int, Any], other: tuple[int, Any]) -> tuple[int, Any]:
         return one[0] + other[0], summing.merge(one[1], other[1])
@@ -83,7 +89,7 @@ def mean(of: Callable[[In], Any], *, type: builtins.type[Any] = float) -> Aggreg
         return summing.total(total) / number if number else None
 
     stored: Any = tuple[int, summing.stored]  # type: ignore[name-defined]
-    return _of_values(stored, lambda: (0, summing.create()), of, add, merge, result)
+    return Aggregate(stored, lambda: (0, summing.create()), add, merge, result)
 
 
 class _Summing(NamedTuple):
@@ -143,14 +149,15 @@ def _extreme(
 ) -> Aggregate[Any, Any, Any]:
     _check_function(name, of)
 
-    def add(kept: tuple[Any, ...], value: Any) -> tuple[Any, ...]:
-        is_number = value == value  # noqa: PLR0124 - NaN equals nothing
+    def add(kept: tuple[Any, ...], record: Any) -> tuple[Any, ...]:
+        value = of(record)
+        is_number = value is not None and value == value  # noqa: PLR0124 - NaN equals nothing
         return (value,) if is_number and (not kept or is_better(value, kept[0])) else kept
 
     def merge(one: tuple[Any, ...], other: tuple[Any, ...]) -> tuple[Any, ...]:
         return other if other and (not one or is_better(other[0], one[0])) else one
 
-    return _of_values(_kept(name, type), tuple, of, add, merge, lambda kept: kept[0] if kept else None)
+    return Aggregate(_kept(name, type), tuple, add, merge, lambda kept: kept[0] if kept else None)
 
 
 @overload
@@ -294,23 +301,6 @@ def _accumulators(aggregates: dict[str, Aggregate[Any, Any, Any]]) -> type[Any]:
 
 
 # ---- what they share -----------------------------------------------------------------------------------------------
-
-
-def _of_values(
-    stored: Any,
-    create: Callable[[], Any],
-    of: Callable[[Any], Any],
-    add: Callable[[Any, Any], Any],
-    merge: Callable[[Any, Any], Any],
-    result: Callable[[Any], Any],
-) -> ValueAggregate[Any, Any]:
-    """One of the values that are not None."""
-
-    def add_record(accumulator: Any, record: Any) -> Any:
-        value = of(record)
-        return accumulator if value is None else add(accumulator, value)
-
-    return ValueAggregate(stored, create, add_record, merge, result, of, add)
 
 
 def _no_time(record: Any) -> int:
