@@ -8,7 +8,6 @@ the user as key, so that what concerns one user is in one partition and in order
 """
 
 from argparse import ArgumentParser
-from collections.abc import Iterator
 from operator import attrgetter
 
 import msgspec
@@ -29,17 +28,9 @@ class Total(msgspec.Struct, frozen=True):
     total: int
 
 
-class RunningTotal(tg.KeyedProcessFunction[str, Order, Total]):
-    total = tg.ValueState(int, default=0)
-
-    def process_element(self, value: Order, ctx: tg.KeyedContext[str]) -> Iterator[Total]:
-        total = self.total.value() + value.amount
-        self.total.update(total)
-        yield Total(ctx.key, total)
-
-
 user_of = attrgetter("user")
 """Of orders and totals. It is asked for each record, and this one is no Python code that runs."""
+amount_of = attrgetter("amount")
 
 
 def build(argv: list[str]) -> tg.Job:
@@ -57,7 +48,9 @@ def build(argv: list[str]) -> tg.Job:
     )
     sink = KafkaSink(options.bootstrap, options.output, key=user_of, value=tg.Json(Total))
     orders = job.source(source, name="orders")
-    orders.key_by(user_of, key_type=str).process(RunningTotal(), name="totals").sink(sink, name="output")
+    by_user = orders.key_by(user_of, key_type=str)
+    # What comes out for each order is Total(user, sum).
+    by_user.aggregate(tg.aggregates.sum(amount_of, type=int), Total, name="totals").sink(sink, name="output")
     return job
 
 

@@ -41,6 +41,10 @@ def later(so_far: Total, total: Total) -> Total:
     return total if total.total > so_far.total else so_far
 
 
+def amount_of(order: Order) -> int:
+    return order.amount
+
+
 def chain(orders: tg.Stream[Order], sink: Sink) -> None:
     assert_type(orders.filter(lambda order: order.amount > 0), tg.Stream[Order])
     assert_type(orders.map(lambda order: order.user), tg.Stream[str])
@@ -56,6 +60,12 @@ def chain(orders: tg.Stream[Order], sink: Sink) -> None:
     assert_type(totals, tg.Stream[Total])
     assert_type(totals.side_output(RunningTotal.late), tg.Stream[Order])
     assert_type(totals.key_by(lambda total: total.user).reduce(later, name="last"), tg.Stream[Total])
+    counts = keyed.aggregate(tg.aggregates.count(), name="counts")
+    assert_type(counts, tg.Stream[int])
+    spent = tg.aggregates.sum(amount_of, type=int)
+    assert_type(keyed.aggregate(spent, Total, name="spent"), tg.Stream[Total])
+    assert_type(keyed.aggregate(spent, lambda user, total: (user, total), name="spent"), tg.Stream[tuple[str, int]])
+    assert_type(keyed.aggregate(tg.aggregates.mean(amount_of), name="mean"), tg.Stream[float | None])
     assert_type(totals.union(orders), tg.Stream[Total | Order])
     assert_type(totals.union(totals), tg.Stream[Total])
     totals.sink(sink, name="out")

@@ -10,6 +10,7 @@ import builtins
 import math
 import operator
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
 from functools import reduce
@@ -19,6 +20,7 @@ import msgspec
 
 from tidegate.api.windowed import Aggregate
 from tidegate.errors import InvalidError
+from tidegate.operators.keyed import itself
 from tidegate.operators.ranking import check_n, insert_ranked
 from tidegate.serializers import Pickled, Serialized, list_of
 from tidegate.serializers.wholes import ListOf
@@ -31,9 +33,18 @@ Stored = type[T] | Pickled[T] | Serialized[T]
 """How values are serialised."""
 
 
+@dataclass(frozen=True)
+class ValueAggregate(Aggregate[In, Any, Out]):
+    """One that `add`s a record by adding `of(record)`, unless that is None: a loop can do so without calling `add`."""
+
+    of: Callable[[In], Any]
+    add_value: Callable[[Any, Any], Any]
+    """Accumulator and value to accumulator; may change the first."""
+
+
 def count() -> Aggregate[Any, Any, int]:
     """How many records."""
-    return Aggregate(int, int, lambda number, record: number + 1, operator.add, _itself)
+    return Aggregate(int, int, lambda number, record: number + 1, operator.add, itself)
 
 
 # ---- sums ----------------------------------------------------------------------------------------------------------
@@ -52,7 +63,7 @@ def sum(of: Callable[[In], Number | None], *, type: builtins.type[Number]) -> Ag
         value = of(record)
         return total if value is None else summing.add(total, value)
 
-    return Aggregate(summing.stored, summing.create, add, summing.merge, summing.total)
+    return ValueAggregate(summing.stored, summing.create, add, summing.merge, summing.total, of, summing.add)
 
 
 @overload
@@ -95,7 +106,7 @@ def _summing(aggregate: str, type: Any) -> _Summing:
     if type is float:
         return _Summing(tuple[float, ...], tuple, _add_exactly, _merge_exactly, math.fsum)
     if type in (int, Decimal, timedelta):
-        return _Summing(type, type, operator.add, operator.add, _itself)
+        return _Summing(type, type, operator.add, operator.add, itself)
     raise InvalidError(
         f"aggregates.{aggregate} was given type={type!r}", remedy="Give int, float, Decimal or timedelta."
     )
@@ -188,7 +199,7 @@ def _in_time(
     is_better: Callable[[int, int], bool],
 ) -> Aggregate[Any, Any, Any]:
     """Without `by` all are equal, and arrival decides."""
-    value_of = _itself if of is None else _check_function(name, of)
+    value_of = itself if of is None else _check_function(name, of)
     time_of = _no_time if by is None else _check_function(name, by)
 
     def add(kept: tuple[tuple[int, Any], ...], record: Any) -> tuple[tuple[int, Any], ...]:
@@ -212,7 +223,7 @@ def collect(of: Callable[[In], T | None], *, type: Stored[T]) -> Aggregate[In, A
 def collect(of: Callable[[Any], Any] | None = None, *, type: Any) -> Aggregate[Any, Any, list[Any]]:
     """All records, or all values `of` them, in the order in which they came; piece by piece where a window is put
     together of pieces. It keeps them all: any other aggregate needs far less."""
-    value_of = _itself if of is None else _check_function("collect", of)
+    value_of = itself if of is None else _check_function("collect", of)
 
     def add(values: list[Any], record: Any) -> list[Any]:
         value = value_of(record)
@@ -290,10 +301,6 @@ def _accumulators(aggregates: dict[str, Aggregate[Any, Any, Any]]) -> type[Any]:
 
 
 # ---- what they share -----------------------------------------------------------------------------------------------
-
-
-def _itself(value: Any) -> Any:
-    return value
 
 
 def _no_time(record: Any) -> int:

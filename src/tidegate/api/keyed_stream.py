@@ -15,6 +15,7 @@ from tidegate.api.functions import KeyedProcessFunction, SideOutput
 from tidegate.api.joins import KeyedJoins
 from tidegate.api.processes import KEYED, add_process
 from tidegate.api.ready_operators import add_deduplicate, add_top_n
+from tidegate.api.rolling import add_aggregate
 from tidegate.api.validation import (
     check_fails_on_error,
     check_function,
@@ -22,7 +23,7 @@ from tidegate.api.validation import (
     declarations,
     reduced_state,
 )
-from tidegate.api.windowed import WindowedStream
+from tidegate.api.windowed import Aggregate, WindowedStream
 from tidegate.api.windowing import Windowing, windowing
 from tidegate.errors import InvalidError
 from tidegate.event_time.triggers import Trigger
@@ -33,6 +34,8 @@ from tidegate.operators.keyed import ReduceOperator
 from tidegate.serializers import Pickled, Serialized
 
 T = TypeVar("T")
+Acc = TypeVar("Acc")
+Out = TypeVar("Out")
 Result = TypeVar("Result")
 Other = TypeVar("Other")
 Key = TypeVar("Key", bound=Hashable)
@@ -141,6 +144,36 @@ class KeyedStream(KeyedJoins[Key, T], Generic[Key, T]):
             )
         )
         return self._behind(operator)
+
+    @overload
+    def aggregate(
+        self, aggregate: Aggregate[T, Acc, Out], *, name: str, parallelism: int | None = None
+    ) -> "Stream[Out]": ...
+    @overload
+    def aggregate(
+        self,
+        aggregate: Aggregate[T, Acc, Out],
+        result_function: Callable[[Key, Out], Result],
+        *,
+        name: str,
+        parallelism: int | None = None,
+    ) -> "Stream[Result]": ...
+    def aggregate(
+        self,
+        aggregate: Aggregate[T, Acc, Out],
+        result_function: Callable[[Key, Out], Any] | None = None,
+        *,
+        name: str,
+        parallelism: int | None = None,
+    ) -> "Stream[Any]":
+        """Rolling aggregate: for every record, `result_function(key, result)` of the aggregate's result for all records
+        of its key so far, in order, or that result itself, with the record's timestamp.
+
+        The accumulators are the state, found again by `name`, for ever: there is no time to live. `merge` is not used.
+        Neither function may change what it is given.
+        """
+        edge = self._edge()
+        return self._behind(add_aggregate(self._builder, edge, name, aggregate, result_function, parallelism))
 
     def deduplicate(
         self,

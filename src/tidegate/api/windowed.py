@@ -32,11 +32,11 @@ Stored = type[Any] | Pickled[Any] | Serialized[Any]
 
 @dataclass(frozen=True)
 class Aggregate(Generic[In, Acc, Out]):
-    """How the records of a window become one result, one by one, without being kept.
+    """How the records of a window, or all of a key, become one result, one by one, without being kept.
 
     type: of the accumulator, the only thing that is stored. create() makes an empty one, add(accumulator, record) and
     merge(accumulator, other) return it with more in it and may change their first argument, result(accumulator) is what
-    the window gives, and must not be something that `add` changes later (in Flink: AggregateFunction).
+    is put out, and must not be something that `add` changes later (in Flink: AggregateFunction).
     """
 
     type: Stored

@@ -1,4 +1,4 @@
-"""Operators with state by key: `process` behind `key_by`, and `reduce`.
+"""Operators with state by key: `process` behind `key_by`, `reduce`, and rolling aggregates.
 
 All they keep between two batches is in their state backend. Before user code sees a record, the backend is told its
 key.
@@ -16,7 +16,8 @@ from tidegate.operators.time_to_live import TimeToLive
 from tidegate.operators.timers import TimeDomain, TimerQueue, Timers
 from tidegate.operators.user_code import describe, raise_user_error
 from tidegate.state.backend import KeyCursor, KeyedStateBackend
-from tidegate.state.descriptors import StateDescriptor, ValueState
+from tidegate.state.descriptors import AggregatingState, StateDescriptor, ValueState
+from tidegate.state.handles import Running, RunningHandle
 
 
 def backend_of(context: OperatorContext) -> KeyedStateBackend:
@@ -140,3 +141,77 @@ class ReduceOperator:
 
     def close(self) -> None:
         """Nothing of its own to release."""
+
+
+class AggregateOperator:
+    """Rolling aggregate: per key keeps in `descriptor` the accumulator of all records so far and emits for every record
+    what that stands for.
+
+    emit(key, result): the output, None: the result. values_of: the values of records, and `add` what adds one of them
+    that is not None, where the accumulator depends on nothing else.
+    """
+
+    def __init__(
+        self,
+        descriptor: AggregatingState[Any, Any],
+        emit: Callable[[Any, Any], Any] | None,
+        of: Callable[[Any], Any] | None = None,
+        add: Callable[[Any, Any], Any] | None = None,
+    ) -> None:
+        self._descriptor = descriptor
+        self._emit = emit
+        self._of = of
+        result = descriptor.result_function
+        self._running = Running(
+            descriptor.create,
+            add or descriptor.add_function,
+            _NOTHING if add is None else None,
+            None if result is itself else result,
+            emit,
+        )
+
+    def open(self, context: OperatorContext) -> None:
+        self._operator = context
+        self._handle = backend_of(context).register(self._descriptor)
+        self._is_quick = isinstance(self._handle, RunningHandle)
+
+    def process(self, batch: Batch) -> list[Batch]:
+        keys, values = keys_of(batch, self._operator), batch.values
+        cursor = cursor_over(keys, self._operator)
+        results: list[Any] = []
+        try:
+            if not self._is_quick:
+                self._run(cursor, keys, values, results)
+            elif self._of is None:
+                self._handle.run(self._running, keys, values, results)
+            else:
+                self._handle.run(self._running, keys, map(self._of, values), results)
+                if len(results) < len(values):
+                    # What `map` takes for its end was raised by the function.
+                    raise StopIteration
+        except Exception as error:
+            raise_user_error(error, self._operator, f"on record {describe(values[len(results)])}")
+        return [Batch(results, None, batch.timestamps)] if results else []
+
+    def _run(self, cursor: KeyCursor, keys: list[Any], values: list[Any], results: list[Any]) -> None:
+        add, read, emit = self._handle.add, self._handle.get, self._emit
+        for key, value in zip(keys, values, strict=True):
+            cursor.key = key
+            add(value)
+            result = read()
+            results.append(result if emit is None else emit(key, result))
+
+    def end_of_input(self) -> Iterable[Batch]:
+        return ()
+
+    def close(self) -> None:
+        """Nothing of its own to release."""
+
+
+def itself(accumulator: Any) -> Any:
+    """The result of an aggregate whose accumulator is just that."""
+    return accumulator
+
+
+_NOTHING: Any = object()
+"""No value is this."""

@@ -15,7 +15,7 @@ The contract, for all kinds alike:
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Protocol, TypeVar, overload, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeVar, overload, runtime_checkable
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -132,3 +132,27 @@ class AggregatingHandle(Protocol[In, Out]):
         ...
 
     def clear(self) -> None: ...
+
+
+class Running(NamedTuple):
+    """What a rolling aggregate does with each value of a key."""
+
+    create: Callable[[], Any]
+    add: Callable[[Any, Any], Any]
+    """Accumulator and value to accumulator; may change the first."""
+    left_out: Any
+    """A value that is not added: this object itself."""
+    result: Callable[[Any], Any] | None
+    """From the accumulator to what it stands for, made before the next value is added; None: itself."""
+    emit: Callable[[Any, Any], Any] | None
+    """From key and result to the output; None: the result."""
+
+
+@runtime_checkable
+class RunningHandle(Protocol):
+    """What an `AggregatingHandle` can do besides, where that is quicker than one value after the other."""
+
+    def run(self, how: Running, owners: Iterable[Any], values: Iterable[Any], outputs: list[Any]) -> None:
+        """For each of `values`, in order, with its owner as the key: add it, and append to `outputs` what comes of it.
+        Owners were checked before. When something raises, `outputs` has what came before."""
+        ...

@@ -8,7 +8,7 @@ What a capture gets shares nothing that can still change: immutable values thems
 bytes of all else.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Generic, NoReturn, TypeVar
 
@@ -19,11 +19,15 @@ from tidegate.state.descriptors import (
     StateDescriptor,
     ValueState,
 )
+from tidegate.state.handles import Running
 from tidegate.state.increments import REMOVED
 from tidegate.state.object_capture import CapturedState, check_size
 
 A = TypeVar("A")
 T = TypeVar("T")
+
+MOST_AHEAD = 16_384
+"""Keys. What is ahead is caught up with at a barrier, when no record is processed: 0.05 to 0.2 µs for each of them."""
 
 
 class Cursor:
@@ -240,9 +244,13 @@ class ObjectReducingHandle(ObjectHandle, Generic[T]):
 
 
 class ObjectAggregatingHandle(ObjectHandle, Generic[T, A]):
-    """An accumulator a key; see `AggregatingHandle`."""
+    """An accumulator a key; see `AggregatingHandle` and `RunningHandle`.
 
-    __slots__ = ("_add", "_create", "_marks", "_result")
+    `run` writes to `_changes` alone, which is half of the work where the same keys come again, and is then ahead of
+    `_entries`: whoever asks for these gets them when they have caught up.
+    """
+
+    __slots__ = ("_add", "_create", "_is_ahead", "_marks", "_result", "_settled")
 
     def __init__(self, descriptor: AggregatingState[T, A], cursor: Cursor, limit: int, where: str) -> None:
         super().__init__(descriptor, cursor, limit, where)
@@ -251,8 +259,32 @@ class ObjectAggregatingHandle(ObjectHandle, Generic[T, A]):
         self._result = descriptor.result_function
         self._marks = not descriptor.immutable
 
+    @property
+    def _entries(self) -> dict[Any, Any]:
+        if self._is_ahead:
+            self._catch_up()
+        return self._settled
+
+    @_entries.setter
+    def _entries(self, entries: dict[Any, Any]) -> None:
+        self._settled: dict[Any, Any] = entries
+        self._is_ahead = False
+
+    def _catch_up(self) -> None:
+        self._is_ahead, entries = False, self._settled
+        for key, accumulator in self._changes.items():
+            if accumulator is not REMOVED:
+                entries[key] = accumulator
+
+    def take_changes(self) -> dict[Any, Any]:
+        if self._is_ahead:
+            self._catch_up()
+        return super().take_changes()
+
     def get(self) -> A | None:
-        accumulator = self._entries.get(self._cursor.key, REMOVED)
+        if self._is_ahead:
+            self._catch_up()
+        accumulator = self._settled.get(self._cursor.key, REMOVED)
         if accumulator is REMOVED:
             return None
         if self._marks:
@@ -260,7 +292,9 @@ class ObjectAggregatingHandle(ObjectHandle, Generic[T, A]):
         return self._result(accumulator)
 
     def add(self, value: T) -> None:
-        entries, key = self._entries, self._cursor.key
+        if self._is_ahead:
+            self._catch_up()
+        entries, key = self._settled, self._cursor.key
         accumulator = entries.get(key, REMOVED)
         accumulator = self._add(self._create() if accumulator is REMOVED else accumulator, value)
         if type(accumulator) not in self._classes:
@@ -273,3 +307,24 @@ class ObjectAggregatingHandle(ObjectHandle, Generic[T, A]):
         key = self._cursor.key
         self._entries[key] = kept
         self._changes[key] = kept
+
+    def run(self, how: Running, owners: Iterable[Any], values: Iterable[Any], outputs: list[Any]) -> None:
+        """See `RunningHandle`."""
+        create, add, left_out, result, emit = how
+        changes, classes, put_out = self._changes, self._classes, outputs.append
+        is_ahead = len(changes) <= MOST_AHEAD
+        newest, rest = (changes, self._settled) if is_ahead else (self._entries, {})
+        self._is_ahead = is_ahead
+        for owner, value in zip(owners, values):  # noqa: B905 - see `AggregateOperator.process`
+            accumulator = newest[owner] if owner in newest else rest.get(owner, REMOVED)
+            if accumulator is REMOVED:
+                accumulator = create()
+            if value is not left_out:
+                accumulator = add(accumulator, value)
+            if type(accumulator) not in classes:
+                accumulator = self._admit(accumulator)
+            newest[owner] = accumulator
+            if not is_ahead:
+                changes[owner] = accumulator
+            output = accumulator if result is None else result(accumulator)
+            put_out(output if emit is None else emit(owner, output))

@@ -188,7 +188,10 @@ def test_building_a_job_twice_gives_the_same_graph_data() -> None:
 def test_a_keyed_stream_offers_only_what_uses_the_key() -> None:
     public = {name for name in dir(tg.KeyedStream) if not name.startswith("_")}
     windows_and_joins = {"count_window", "interval_join", "temporal_join", "window", "window_join"}
-    assert public == {"connect", "deduplicate", "process", "reduce", "side_output", "top_n"} | windows_and_joins
+    assert (
+        public
+        == {"aggregate", "connect", "deduplicate", "process", "reduce", "side_output", "top_n"} | windows_and_joins
+    )
 
 
 def test_records_without_a_key_can_be_read_as_a_side_output_of_the_keyed_stream() -> None:

@@ -18,6 +18,7 @@ STRATEGY: tg.WatermarkStrategy[Order] = tg.WatermarkStrategy.for_bounded_out_of_
 ORDERS = [Order("abcd"[n % 4] if n % 5 else "a", n, n + (n * 7) % 4) for n in range(36)]
 OTHERS = [Order("abd"[n % 3], 100 + n, n + (n * 5) % 3) for n in range(36)]
 COUNT = tg.aggregates.count()
+SPENT = tg.aggregates.combine(sum=tg.aggregates.sum(lambda order: order.amount, type=int), count=COUNT)
 Keyed = tg.KeyedStream[str, Order]
 Fragment = Callable[[tg.Stream[Order], tg.Stream[Order]], tg.Stream[Any]]
 
@@ -93,6 +94,8 @@ EVERY: dict[str, Fragment] = {
     "duplicates": keyed(lambda s: s.deduplicate("7ms", name="it")),
     "duplicates by the clock": keyed(lambda s: s.deduplicate("1s", name="it", clock="processing")),
     "top n": keyed(lambda s: s.top_n(2, by=lambda order: -(order.amount % 17), name="it", type=Order)),
+    "aggregate": keyed(lambda s: s.aggregate(SPENT, lambda user, spent: (user, spent), name="it")),
+    "aggregate of lists": keyed(lambda s: s.aggregate(tg.aggregates.collect(type=Order), name="it")),
     "reduce": keyed(lambda s: s.reduce(max, name="it", type=Order)),
     "sample": lambda orders, _: orders.sample(0.5, by=lambda order: order.amount, name="it"),
     "map_batch": lambda orders, _: orders.map_batch(lambda values: [v.amount for v in values], name="it"),

@@ -1,0 +1,66 @@
+"""Rolling aggregates of keyed streams and their arguments: `KeyedStream.aggregate` becomes one operator, of
+`operators/keyed.py`. It adds to the graph and runs nothing.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from tidegate.api.aggregates import ValueAggregate
+from tidegate.api.builder import GraphBuilder
+from tidegate.api.validation import about, check_function, check_parallelism, declarations
+from tidegate.api.windowed import Aggregate
+from tidegate.errors import InvalidError
+from tidegate.graph.logical import InputEdge, LogicalNode
+from tidegate.ids import OperatorName
+from tidegate.operators.keyed import AggregateOperator
+from tidegate.state.descriptors import AggregatingState
+
+
+def add_aggregate(
+    builder: GraphBuilder,
+    edge: InputEdge,
+    name: str,
+    aggregate: Aggregate[Any, Any, Any],
+    result_function: Callable[[Any, Any], Any] | None,
+    parallelism: int | None,
+) -> OperatorName:
+    """As `KeyedStream.aggregate`. Raises InvalidError."""
+    operator = builder.name("aggregate", name)
+    state = _state(operator, aggregate)
+    if result_function is not None:
+        check_function(operator, "the result function of aggregate", result_function)
+    builder.add(
+        LogicalNode(
+            operator,
+            "aggregate",
+            (edge,),
+            check_parallelism(operator, parallelism),
+            factory=lambda: _operator_of(state, aggregate, result_function),
+            keyed=True,
+            states=declarations({state.name: state}),
+        )
+    )
+    return operator
+
+
+def _operator_of(
+    state: AggregatingState[Any, Any],
+    aggregate: Aggregate[Any, Any, Any],
+    result_function: Callable[[Any, Any], Any] | None,
+) -> AggregateOperator:
+    """For one subtask."""
+    if isinstance(aggregate, ValueAggregate):
+        return AggregateOperator(state, result_function, aggregate.of, aggregate.add_value)
+    return AggregateOperator(state, result_function)
+
+
+def _state(operator: OperatorName, aggregate: object) -> AggregatingState[Any, Any]:
+    if not isinstance(aggregate, Aggregate):
+        raise InvalidError(
+            f"operator {operator} was given {type(aggregate).__name__} where an aggregate is needed",
+            remedy="Make one: Aggregate(type, create, add, merge, result), or tg.aggregates.count().",
+        )
+    try:
+        return AggregatingState(aggregate.type, aggregate.create, aggregate.add, aggregate.result, name="accumulator")
+    except InvalidError as error:
+        raise about(operator, error) from error
