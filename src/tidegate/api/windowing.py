@@ -116,6 +116,7 @@ def window_spec(
         late_tag=None if windowing.late is None else windowing.late.name,
         function=results.function,
         trigger=triggered,
+        emit_many=results.emit_many,
     )
 
 

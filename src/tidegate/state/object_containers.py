@@ -156,6 +156,19 @@ class ObjectMapHandle(ObjectHandle, Generic[K, V]):
         for entries in unsure.values():
             entries[key] = self._admit(entries[key])
 
+    def take(self, key: K, owners: Iterable[Any]) -> list[V]:
+        """See `FoldingHandle`."""
+        everybodys, changes, taken = self._entries, self._changes, list[V]()
+        for owner in owners:
+            entries = everybodys[owner]
+            taken.append(entries.pop(key))
+            if entries:
+                changes[owner] = entries
+            else:
+                del everybodys[owner]
+                changes[owner] = REMOVED
+        return taken
+
     def remove(self, key: K) -> None:
         if key is not self._fitting:
             self._check(key)

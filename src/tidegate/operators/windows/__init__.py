@@ -10,8 +10,8 @@ from tidegate.event_time.windows import (
     CountWindows,
     GlobalWindows,
     SessionWindows,
-    TumblingProcessingTimeWindows,
     domain_of,
+    keeps_apart,
 )
 from tidegate.operators.contracts import Operator
 from tidegate.operators.timers import EVENT_TIMERS, PROCESSING_TIMERS
@@ -24,13 +24,14 @@ from tidegate.operators.windows.panes import (
     WindowOperator,
 )
 from tidegate.operators.windows.sessions import ProcessingTimeSessionWindowOperator, SessionWindowOperator
-from tidegate.operators.windows.spec import Add, Emit, TriggerSpec, WindowSpec
+from tidegate.operators.windows.spec import Add, Emit, EmitMany, TriggerSpec, WindowSpec
 from tidegate.operators.windows.triggered import TriggeredWindowOperator
 from tidegate.state.descriptors import StateDescriptor
 
 __all__ = [
     "Add",
     "Emit",
+    "EmitMany",
     "SessionWindowOperator",
     "TriggerSpec",
     "WindowOperator",
@@ -54,8 +55,8 @@ def window_operator(assigner: Any, spec: WindowSpec) -> Operator:
         return (ProcessingTimeSessionWindowOperator if is_timed else SessionWindowOperator)(assigner, spec)
     if not is_timed:
         return WindowOperator(assigner, spec)
-    are_apart = isinstance(assigner, TumblingProcessingTimeWindows)
-    return (ProcessingTimeWindowOperator if are_apart else OverlappingProcessingTimeWindowOperator)(assigner, spec)
+    apart = keeps_apart(assigner)
+    return (ProcessingTimeWindowOperator if apart else OverlappingProcessingTimeWindowOperator)(assigner, spec)
 
 
 def window_states(assigner: Any, spec: WindowSpec) -> dict[str, StateDescriptor[Any]]:

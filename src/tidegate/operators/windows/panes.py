@@ -8,12 +8,12 @@ holds windows that may still get records, and nothing else.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache, partial
-from itertools import compress
+from itertools import compress, repeat
 from operator import length_hint
 from typing import Any
 
 from tidegate.elements import MAX_WATERMARK, Batch
-from tidegate.event_time.windows import GlobalWindows, TimeWindow, WindowAssigner
+from tidegate.event_time.windows import GlobalWindows, TimeWindow, WindowAssigner, keeps_apart
 from tidegate.operators.context import OutputBuffer
 from tidegate.operators.keyed import cursor_over
 from tidegate.operators.timers import Due
@@ -29,6 +29,8 @@ MANY_PANES = 1024
 """Of a window of which so many are possible, those that are there are looked for and not asked for one by one."""
 _AT_A_TIME = 64
 """Windows, and panes, of which it is remembered how they are made of each other."""
+_AT_ONCE = 64
+"""Keys whose windows give their results before somebody is asked whether to stop."""
 _ABSENT: Any = object()
 Begin = Callable[[Any], Any]
 """Makes a new accumulator of a key, the current one, and sees to it that its windows will be complete."""
@@ -40,6 +42,7 @@ class WindowOperator(BaseWindowOperator):
     def __init__(self, assigner: WindowAssigner, spec: WindowSpec) -> None:
         super().__init__(spec)
         self._assigner = assigner
+        self._can_close_at_once = keeps_apart(assigner) and spec.emit_many is not None and not spec.lateness
         self._has_many_panes = getattr(assigner, "panes_a_window", 1) > MANY_PANES
         self._windows_of, self._windows_ending = assigner.windows_of, assigner.windows_ending
         self._all_panes_of = assigner.panes_of
@@ -52,6 +55,7 @@ class WindowOperator(BaseWindowOperator):
     def _register(self) -> None:
         super()._register()
         self._waiting = self._index = WindowIndex(self._backend.set_current_key)
+        self._folding = self._accumulators if isinstance(self._accumulators, FoldingHandle) else None
 
     def _load(self) -> None:
         """What is not complete waits as if it had come now. What is, and takes no records any more, is only there when
@@ -110,8 +114,8 @@ class WindowOperator(BaseWindowOperator):
         cursor, begin = cursor_over(keys, self._operator), self._beginning(self._windows_of(pane))
         records = iter(values)
         try:
-            if isinstance(self._accumulators, FoldingHandle):
-                self._accumulators.fold(pane, keys, records, add, begin)
+            if self._folding is not None:
+                self._folding.fold(pane, keys, records, add, begin)
             else:
                 self._fold(cursor, pane, zip(keys, records, strict=True), add, begin)
         except Exception as error:
@@ -212,6 +216,48 @@ class WindowOperator(BaseWindowOperator):
             return self._all_panes_of(window)
         there = sorted(self._accumulators.keys())
         return [pane for pane in there if window.start <= pane.start and pane.end <= window.end]
+
+    def _closed(self, must_stop: Callable[[], bool]) -> Iterator[Batch]:
+        return self._closed_at_once(must_stop) if self._can_close_at_once else super()._closed(must_stop)
+
+    def _closed_at_once(self, must_stop: Callable[[], bool]) -> Iterator[Batch]:
+        """One record of each window that is its only pane, and goes with its result."""
+        values, left, stamps = list[Any](), self._operator.batch_size, self._buffer().stamps
+        while left and self._index.is_due(self._watermark):
+            if values and must_stop():
+                break
+            time, keys = self._index.take(min(left, _AT_ONCE))
+            left -= len(keys)
+            (window,) = self._windows_ending(time)
+            self._add_results(values, window, keys, self._taken(window, keys))
+            if stamps is not None:
+                stamps.extend(repeat(time, len(keys)))
+        if values:
+            yield Batch(values, None, stamps)
+
+    def _taken(self, pane: TimeWindow, keys: list[Any]) -> list[Any]:
+        """The accumulators of these keys, which are gone."""
+        if self._folding is not None:
+            return self._folding.take(pane, keys)
+        taken = []
+        for key in keys:
+            self._backend.set_current_key(key)
+            taken.append(self._accumulators.get(pane))
+            self._accumulators.remove(pane)
+        return taken
+
+    def _add_results(self, values: list[Any], window: TimeWindow, keys: list[Any], accumulators: list[Any]) -> None:
+        """What was made before an error is in `values`: that says of which key it is."""
+        assert self._spec.emit_many is not None
+        before = len(values)
+        error: Exception = StopIteration()  # which ends what it is raised in, silently
+        try:
+            values.extend(self._spec.emit_many(keys, window, accumulators))
+        except Exception as raised:
+            error = raised
+        made = len(values) - before
+        if made < len(keys):
+            self._refuse_results(error, None, keys[made], window)
 
     def _close(self, due: Iterable[Due]) -> Iterator[tuple[Any, TimeWindow, Any]]:
         lateness = self._spec.lateness
