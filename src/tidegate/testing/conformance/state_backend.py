@@ -15,7 +15,7 @@ import pytest
 from tidegate.errors import CorruptError, InternalError, InvalidError
 from tidegate.ids import KeyGroup, SubtaskIndex
 from tidegate.serializers import pickled
-from tidegate.state.descriptors import InternalMapState, ListState, MapState, ReducingState, StateDescriptor, ValueState
+from tidegate.state.descriptors import FoldedMapState, ListState, MapState, ReducingState, StateDescriptor, ValueState
 from tidegate.state.handles import FoldingHandle
 from tidegate.state.key_groups import key_group, subtask_of
 from tidegate.testing.conformance.state_checkpoints import StateCheckpointConformance
@@ -136,7 +136,7 @@ class StateBackendConformance(StateHandleConformance, StateCheckpointConformance
     def test_folding_into_a_map_is_putting_what_was_got_and_added_to(self, first: Any) -> None:
         declared = type(first) if first == 0 else list[int]
         before = self.one()
-        folded: Any = before.register(InternalMapState(str, declared, name=".folded"))
+        folded: Any = before.register(FoldedMapState(str, declared, name=".folded"))
         can_fold = isinstance(folded, FoldingHandle)
         if not can_fold:
             pytest.skip("its handles do not fold")
@@ -158,7 +158,7 @@ class StateBackendConformance(StateHandleConformance, StateCheckpointConformance
         expected = {"a": [1, 3, 5], "b": [2], "c": [4], "d": []}
         for capture, last in ((first_capture, {}), (self.take(before), {"a": 6, "d": 7})):
             after = self.restored(capture)
-            handle = after.register(InternalMapState(str, declared, name=".folded"))
+            handle = after.register(FoldedMapState(str, declared, name=".folded"))
             for owner, values in expected.items():
                 added = values + [number for other, number in last.items() if other == owner]
                 after.set_current_key(owner)
@@ -168,7 +168,7 @@ class StateBackendConformance(StateHandleConformance, StateCheckpointConformance
 
     @pytest.mark.parametrize("first", [0, []], ids=["immutable", "mutable"])
     def test_what_was_folded_and_is_taken_is_gone(self, first: Any) -> None:
-        descriptor: Any = InternalMapState(str, type(first) if first == 0 else list[int], name=".folded")
+        descriptor: Any = FoldedMapState(str, type(first) if first == 0 else list[int], name=".folded")
         before = self.one()
         folded: Any = before.register(descriptor)
         if not isinstance(folded, FoldingHandle):
