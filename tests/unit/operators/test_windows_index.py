@@ -17,7 +17,8 @@ from tidegate.elements import MAX_WATERMARK, MIN_WATERMARK, Batch
 from tidegate.ids import CheckpointId, OperatorName, SubtaskIndex
 from tidegate.operators.timers import EVENT_TIMERS
 from tidegate.operators.windows import WindowOperator
-from tidegate.operators.windows.index import WindowIndex, in_order
+from tidegate.operators.windows import index as window_index
+from tidegate.operators.windows.index import WindowIndex
 from tidegate.operators.windows.panes import TimerWindowOperator
 from tidegate.state.keys import encode_key
 from tidegate.state.object_backend import ObjectStateBackend
@@ -123,24 +124,36 @@ def test_what_a_key_has_given_in_a_subtask_that_was_further_is_not_given_again(k
     assert outputs == [[("b", 0, 10, [2])]]
 
 
-@given(st.lists(st.integers(-300, 300)), st.integers(1, 4))
-def test_keys_are_taken_in_the_order_of_their_bytes_whatever_they_are(numbers: list[int], most: int) -> None:
-    for keys in (
-        numbers,
-        [str(number) for number in numbers],
-        [(number, None) for number in numbers],
-        [None, *map(str, numbers)],
-    ):
-        index = WindowIndex(lambda key: None)
-        for key in keys:
-            index.waiting_at(7)[key] = None
-        taken = []
-        while index.is_due(7):
-            time, some = index.take(most)
-            assert (time, len(some) <= most) == (7, True)
-            taken += some
-        assert taken == sorted(dict.fromkeys(keys), key=encode_key) == in_order(dict.fromkeys(keys))
-        assert index.next is None
+@given(st.lists(st.integers(-300, 300)), st.integers(1, 4), st.integers(1, 40))
+def test_keys_are_taken_in_the_order_of_their_bytes_whatever_they_are(
+    numbers: list[int], most: int, at_once: int
+) -> None:
+    texts = [str(number) for number in numbers]
+    all_keys: list[list[Any]] = [numbers, texts, [(number, None) for number in numbers], [None, *texts]]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(window_index, "_SORTED_AT_ONCE", at_once)
+        for keys in all_keys:
+            index = WindowIndex(lambda key: None)
+            for key in keys:
+                index.waiting_at(7)[key] = None
+                index.waiting_at(9)[key] = None
+            for time in (7, 9) if keys else ():
+                taken = []
+                while index.next == time:
+                    at, some = index.take(most)
+                    assert (at, len(some) <= most) == (time, True)
+                    taken += some
+                assert taken == sorted(dict.fromkeys(keys), key=encode_key)
+            assert index.next is None
+            assert not index.is_due(9)
+
+
+def test_very_many_keys_are_sorted_a_part_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(window_index, "_SORTED_AT_ONCE", 3)
+    index = WindowIndex(lambda key: None)
+    index.waiting_at(7).update(dict.fromkeys("gfedcba"))
+    calls = [[key for _, key, _ in index.take_due(7, 2, lambda: True)] for _ in range(10)]
+    assert calls == [[], [], ["a"], ["b"], ["c"], ["d"], ["e"], ["f"], ["g"], []]
 
 
 @pytest.mark.parametrize("slide", [10, 5])

@@ -6,11 +6,15 @@ checkpoint. Whoever registers a time says one that has not come yet: times that 
 """
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any
 
 from tidegate.operators.timers import Due
 from tidegate.state.keys import encode_key
+
+_SORTED_AT_ONCE = 16_384
+"""Keys that are put in order before somebody is asked whether to stop: some milliseconds."""
 
 
 class WindowIndex:
@@ -22,8 +26,15 @@ class WindowIndex:
         """Keys by time, each time's in the order in which they came."""
         self._times: list[int] = []
         """A heap of these times."""
-        self._due: list[Any] = []
-        """Of the first time, once it has come, the keys that are left, the last one first."""
+        self._unsorted: Iterator[Any] | None = None
+        """Of the first time, once it has come, keys that are not sorted yet."""
+        self._runs: list[list[Any]] = []
+        """Those that are, so many at a time."""
+        self._order: Callable[[Any], bytes] | None = None
+        self._due: Iterator[Any] | None = None
+        """The runs together, when all keys are sorted, as far as they are not taken."""
+        self._left = 0
+        """How many of them are not."""
 
     @property
     def next(self) -> int | None:
@@ -44,31 +55,40 @@ class WindowIndex:
 
     def take_due(self, now: int, most: int, must_stop: Callable[[], bool]) -> Iterator[Due]:
         """As `TimerQueue.take_due`."""
-        left = most
-        while left and self.is_due(now):
-            if left < most and must_stop():
-                return
-            left -= 1
-            time, (key,) = self.take(1)
-            self._set_current_key(key)
-            yield time, key, None
+        left, is_first = most, True
+        while left and self.is_due(now) and (is_first or not must_stop()):
+            is_first = False
+            time, keys = self.take(1)
+            for key in keys:
+                left -= 1
+                self._set_current_key(key)
+                yield time, key, None
 
     def take(self, most: int) -> tuple[int, list[Any]]:
         """The next time, and the next of its keys, at most `most`, in the order of their canonical bytes. They wait for
-        it no more."""
-        time, due = self._times[0], self._due
-        if not due:
-            due += in_order(self._waiting[time])
-            due.reverse()
-        keys = due[: -most - 1 : -1]
-        del due[-most:]
-        if not due:
+        it no more. Where there are very many it takes several calls to sort them, which give none."""
+        time = self._times[0]
+        if self._due is None:
+            self._sort_some(self._waiting[time])
+            if self._due is None:
+                return time, []
+        keys = list(islice(self._due, most))
+        self._left -= len(keys)
+        if not self._left:
+            self._due = None
             heapq.heappop(self._times)
             del self._waiting[time]
         return time, keys
 
-
-def in_order(keys: Iterable[Any]) -> list[Any]:
-    """Sorted by their canonical bytes. Those of texts are in the order of the texts."""
-    there = list(keys)
-    return sorted(there) if set(map(type, there)) == {str} else sorted(there, key=encode_key)
+    def _sort_some(self, waiting: dict[Any, None]) -> None:
+        if self._unsorted is None:
+            self._unsorted, self._left, self._order = iter(waiting), len(waiting), None
+        run = list(islice(self._unsorted, _SORTED_AT_ONCE))
+        if set(map(type, run)) != {str}:
+            # Texts are in the order of their bytes: runs of such are sorted in any case.
+            self._order = encode_key
+        run.sort(key=self._order)
+        self._runs.append(run)
+        if len(self._runs) * _SORTED_AT_ONCE >= self._left:
+            self._due = iter(run) if len(self._runs) == 1 else heapq.merge(*self._runs, key=self._order)
+            self._unsorted, self._runs = None, []

@@ -223,9 +223,9 @@ class WindowOperator(BaseWindowOperator):
     def _closed_at_once(self, must_stop: Callable[[], bool]) -> Iterator[Batch]:
         """One record of each window that is its only pane, and goes with its result."""
         values, left, stamps = list[Any](), self._operator.batch_size, self._buffer().stamps
-        while left and self._index.is_due(self._watermark):
-            if values and must_stop():
-                break
+        is_first = True
+        while left and self._index.is_due(self._watermark) and (is_first or not must_stop()):
+            is_first = False
             time, keys = self._index.take(min(left, _AT_ONCE))
             left -= len(keys)
             (window,) = self._windows_ending(time)
