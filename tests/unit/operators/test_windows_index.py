@@ -1,6 +1,7 @@
 """Windows without timers go on from whatever was restored: from checkpoints of versions that had timers, of programs
 with another lateness, of subtasks that had come further than others."""
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -22,9 +23,49 @@ from tidegate.operators.windows.index import WindowIndex
 from tidegate.operators.windows.panes import TimerWindowOperator
 from tidegate.state.keys import encode_key
 from tidegate.state.object_backend import ObjectStateBackend
+from tidegate.state.rocksdb import RocksMemory, RocksStateBackend
 from tidegate.testing.conformance.state_kit import KeptFiles
 
 BY_EVENT_TIME = {name: assigner for name, assigner in ASSIGNERS.items() if name != "sessions"}
+
+
+class InRocks(Real):
+    """On the other backend: what was restored is read from a database."""
+
+    def __init__(self, assigner: Any, lateness: int, folder: Path) -> None:
+        self._folder, self._attempts = folder, 0
+        self._memory = RocksMemory(RocksMemory.LIMIT_MIN)
+        super().__init__(assigner, lateness)
+
+    def _fresh(self) -> Any:
+        self._attempts += 1
+        folder = self._folder / str(self._attempts) / "1" / "it.0"
+        return RocksStateBackend(OperatorName("it"), SubtaskIndex(0), 1, 8, folder, self._memory, cache_bytes=0)
+
+    def move(self) -> None:
+        former = self._backend
+        super().move()
+        former.close()
+
+    def close(self) -> None:
+        self._backend.close()
+
+
+@pytest.mark.parametrize("lateness", [0, 6])
+@pytest.mark.parametrize("kind", BY_EVENT_TIME)
+def test_windows_in_a_database_are_what_the_model_says(kind: str, lateness: int, tmp_path: Path) -> None:
+    assigner = BY_EVENT_TIME[kind]
+    model, real = Model(assigner, lateness), InRocks(assigner, lateness, tmp_path)
+    number = 0
+    for watermark, stamps in ((-5, [3, 1, 14, 8]), (7, [6, 12, 9, 21]), (14, [13, 30, 22]), (24, [25, 9, 23])):
+        assert real.watermark(watermark) == model.watermark(watermark)
+        rows = [(key, stamp, number + i) for i, (key, stamp) in enumerate((k, s) for s in stamps for k in "ba")]
+        number += len(rows)
+        assert sorted(real.batch(rows)[0]) == sorted(result for row in rows for result in model.record(*row))
+        real.move()
+    assert real.watermark(MAX_WATERMARK) == model.watermark(MAX_WATERMARK)
+    assert real.open == 0
+    real.close()
 
 
 class Formerly(Real):

@@ -166,6 +166,28 @@ class StateBackendConformance(StateHandleConformance, StateCheckpointConformance
         with pytest.raises(InvalidError):
             folded.fold("x", ["a"], ["no number"], lambda _, value: value, begin)
 
+    def test_the_keys_of_a_map_come_in_their_order_also_when_nothing_else_was_read(self) -> None:
+        descriptor: Any = FoldedMapState(tuple[int, int], int, name=".folded")
+        before = self.one()
+        written = before.register(descriptor)
+        for owner, keys in (("a", [(5, 6), (1, 2), (3, 4)]), ("b", [(3, 4)])):
+            before.set_current_key(owner)
+            for key in keys:
+                written.put(key, key[0])
+        before.set_current_key("a")
+        written.remove((1, 2))
+        after = self.restored(self.take(before))
+        handle = after.register(descriptor)
+        found = {}
+        for owner in sorted(after.keys(".folded")):
+            after.set_current_key(owner)
+            found[owner] = handle.keys()
+        assert found == {"a": [(5, 6), (3, 4)], "b": [(3, 4)]}
+        after.set_current_key("a")
+        handle.put((1, 2), 7)
+        assert handle.keys() == [(5, 6), (3, 4), (1, 2)]
+        assert handle.items() == [((5, 6), 5), ((3, 4), 3), ((1, 2), 7)]
+
     @pytest.mark.parametrize("first", [0, []], ids=["immutable", "mutable"])
     def test_what_was_folded_and_is_taken_is_gone(self, first: Any) -> None:
         descriptor: Any = FoldedMapState(str, type(first) if first == 0 else list[int], name=".folded")
