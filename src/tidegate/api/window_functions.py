@@ -4,6 +4,7 @@ becomes what a window operator calls. It holds no engine code and runs nothing."
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
+from itertools import repeat
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from tidegate.api.functions import Context, SideOutput
@@ -12,7 +13,7 @@ from tidegate.errors import InvalidError
 from tidegate.event_time.windows import SessionWindows, window_type
 from tidegate.ids import OperatorName
 from tidegate.operators.user_code import copy_function
-from tidegate.operators.windows import Emit
+from tidegate.operators.windows import Emit, EmitMany
 from tidegate.operators.windows.functions import FunctionStates, WindowContext, WindowFunction, WindowState
 from tidegate.state.descriptors import InternalMapState, StateDescriptor
 
@@ -69,6 +70,8 @@ class Results(NamedTuple):
     function: Callable[[], WindowFunction] | None = None
     states: tuple[StateDescriptor[Any], ...] = ()
     tags: tuple[str, ...] = ()
+    emit_many: EmitMany | None = None
+    """What `emit` makes, one record a window, of many keys at once."""
 
 
 def results_of_one(
@@ -88,9 +91,15 @@ def results_of_one(
             remedy="Give an object of a class derived from ProcessWindowFunction.",
         )
     if function is None:
-        return Results(lambda key, window, accumulator: (result(accumulator),))
+        return Results(
+            lambda key, window, accumulator: (result(accumulator),),
+            emit_many=lambda keys, window, accumulators: map(result, accumulators),
+        )
     check_function(operator, "the window function", function)
-    return Results(lambda key, window, accumulator: (function(key, window, result(accumulator)),))
+    return Results(
+        lambda key, window, accumulator: (function(key, window, result(accumulator)),),
+        emit_many=lambda keys, window, accumulators: map(function, keys, repeat(window), map(result, accumulators)),
+    )
 
 
 def results_of_all(

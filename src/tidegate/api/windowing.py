@@ -24,7 +24,7 @@ from tidegate.event_time.windows import (
 from tidegate.ids import OperatorName
 from tidegate.operators.user_code import copy_function
 from tidegate.operators.windows import TriggerSpec, WindowSpec, trigger_state
-from tidegate.state.descriptors import InternalMapState
+from tidegate.state.descriptors import FoldedMapState, InternalMapState
 
 Assigner = WindowAssigner | SessionWindows | GlobalWindows | CountWindows
 Functions = tuple[Callable[[], Any], Callable[[Any, Any], Any], Callable[[Any, Any], Any]]
@@ -106,8 +106,9 @@ def window_spec(
         name = f"{name}-{spelled_in_name(trigger)}"
         kept = _checked_state(operator, trigger, trigger_state(kind, trigger, name.replace("windows", "triggers", 1)))
         triggered = TriggerSpec(lambda: copy_function(trigger, operator), kept)
+    is_cut_by_time = trigger is None and not isinstance(assigner, SessionWindows | CountWindows)
     return WindowSpec(
-        state=InternalMapState(kind, stored, name=name),
+        state=(FoldedMapState if is_cut_by_time else InternalMapState)(kind, stored, name=name),
         create=create,
         adds=(add,),
         merge=merge,
@@ -116,6 +117,7 @@ def window_spec(
         late_tag=None if windowing.late is None else windowing.late.name,
         function=results.function,
         trigger=triggered,
+        emit_many=results.emit_many,
     )
 
 

@@ -266,6 +266,11 @@ def domain_of(assigner: object) -> WindowDomain:
     return domain
 
 
+def keeps_apart(assigner: object) -> bool:
+    """Whether no two of its windows have records in common, so that each is its only pane: of those that are known."""
+    return isinstance(assigner, _TumblingWindows | GlobalWindows)
+
+
 def window_type(assigner: object) -> type[Window]:
     """The class of the windows of `assigner`."""
     if isinstance(assigner, CountWindows):

@@ -44,7 +44,9 @@ class OperatorContext(msgspec.Struct, frozen=True):
     """State without keys; already restored, too."""
     clock: Clock
     watermark: int = MIN_WATERMARK
-    """What the restored operator had reached in event time."""
+    """What the restored operator had reached in event time, in all its subtasks."""
+    reached: Callable[[Any], int] | None = None
+    """What that old subtask had reached that had a key; None when it is `watermark` for all keys."""
 
 
 class Operator(Protocol):

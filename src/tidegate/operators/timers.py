@@ -133,6 +133,12 @@ class TimerQueue:
                 self._timers.setdefault(timestamp, {})[encoded] = key
         self._rebuild()
 
+    def clear(self) -> None:
+        """Remove what was restored, instead of `load`, where nobody needs it any more."""
+        for key in list(self._backend.keys(self._name)):
+            self._backend.set_current_key(key)
+            self._state.clear()
+
     @property
     def next(self) -> int | None:
         """When the earliest is due."""

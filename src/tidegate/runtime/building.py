@@ -3,7 +3,7 @@ here."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -38,6 +38,7 @@ from tidegate.runtime.task import Task
 from tidegate.runtime.task_parts import TaskParts
 from tidegate.runtime.task_state import TaskState
 from tidegate.state.backend import KeyedStateBackend
+from tidegate.state.key_groups import key_group
 from tidegate.state.operator_state import OperatorStateBackend
 
 Opened = TypeVar("Opened")
@@ -218,7 +219,17 @@ class TaskBuilder:
             operator_state=unkeyed,
             clock=self._ports.clock,
             watermark=watermark,
+            reached=self._reached(node.name, watermark),
         )
+
+    def _reached(self, name: OperatorName, watermark: int) -> Callable[[Any], int] | None:
+        """How far each key's old subtask had come, where some were further than `watermark`: each has a source, or an
+        idle input, of its own."""
+        watermarks = self._restored[name].watermarks if name in self._restored else {}
+        if all(one == watermark for one in watermarks.values()):
+            return None
+        groups = self._physical.max_parallelism
+        return lambda key: watermarks.get(key_group(key, groups), watermark)
 
     def _source(
         self, node: LogicalNode, vertex: Vertex, id: TaskId, progress: EventTimeProgress | None

@@ -21,7 +21,7 @@ from tidegate.checkpoint.protocol import (
 from tidegate.elements import MIN_WATERMARK
 from tidegate.errors import Failure, InternalError
 from tidegate.graph.logical import Fingerprint
-from tidegate.ids import Attempt, CheckpointId, JobName, LogInstance, OperatorName, TaskId, WorkerIndex
+from tidegate.ids import Attempt, CheckpointId, JobName, KeyGroup, LogInstance, OperatorName, TaskId, WorkerIndex
 
 
 class RestoredOperator(msgspec.Struct, frozen=True):
@@ -37,6 +37,16 @@ class RestoredOperator(msgspec.Struct, frozen=True):
         """How far all its old subtasks had come in event time."""
         known = [snapshot.watermark for snapshot in self.snapshots]
         return min((MIN_WATERMARK if one is None else one for one in known), default=MIN_WATERMARK)
+
+    @property
+    def watermarks(self) -> dict[KeyGroup, int]:
+        """How far that old subtask had come that had the group: of all groups of which there is state."""
+        return {
+            KeyGroup(group): MIN_WATERMARK if snapshot.watermark is None else snapshot.watermark
+            for snapshot in self.snapshots
+            for handle in snapshot.handles
+            for group in range(handle.first_group, handle.last_group + 1)
+        }
 
 
 class RuntimeOptions(msgspec.Struct, frozen=True):

@@ -253,6 +253,10 @@ class InternalMapState(MapState[K, V]):
             raise InternalError(f"the engine's own state is called {self.name!r}, as a user's could be")
 
 
+class FoldedMapState(InternalMapState[K, V]):
+    """One that is mostly filled and emptied for many keys at once: see `FoldingHandle`."""
+
+
 class ReducingState(StateDescriptor[ReducingHandle[T]]):
     """All values of a key reduced to one of the same type: `highest = tg.ReducingState(int, max)`."""
 

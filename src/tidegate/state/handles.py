@@ -102,7 +102,12 @@ class FoldingHandle(Protocol):
         begin: Callable[[Any], Any],
     ) -> None:
         """For each of `values`, in order, with its owner as the current key: what is at `key` becomes
-        `add(it, value)`, and where nothing is, `add(begin(owner), value)`. Owners were checked before."""
+        `add(it, value)`, and where nothing is, `add(begin(owner), value)`. Owners were checked before. Neither
+        function may look at this state."""
+        ...
+
+    def take(self, key: Any, owners: Iterable[Any]) -> list[Any]:
+        """Remove what is at `key` of each of these owners, and return it, in order: each has something there."""
         ...
 
 

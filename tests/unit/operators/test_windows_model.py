@@ -124,8 +124,7 @@ class Real:
         self._watermark = MIN_WATERMARK
         self._open()
 
-    @staticmethod
-    def _fresh() -> ObjectStateBackend:
+    def _fresh(self) -> Any:
         return ObjectStateBackend(OperatorName("it"), SubtaskIndex(0), 1, 8)
 
     def _open(self) -> None:

@@ -6,20 +6,32 @@ number (`counts`), and when a trigger says so (`triggered`), the only one that k
 
 from typing import Any
 
-from tidegate.event_time.windows import CountWindows, GlobalWindows, SessionWindows, domain_of
+from tidegate.event_time.windows import (
+    CountWindows,
+    GlobalWindows,
+    SessionWindows,
+    domain_of,
+    keeps_apart,
+)
 from tidegate.operators.contracts import Operator
 from tidegate.operators.timers import EVENT_TIMERS, PROCESSING_TIMERS
 from tidegate.operators.windows.counts import COUNTS, CountWindowOperator
 from tidegate.operators.windows.open_windows import trigger_state
-from tidegate.operators.windows.panes import GlobalWindowOperator, ProcessingTimeWindowOperator, WindowOperator
+from tidegate.operators.windows.panes import (
+    GlobalWindowOperator,
+    OverlappingProcessingTimeWindowOperator,
+    ProcessingTimeWindowOperator,
+    WindowOperator,
+)
 from tidegate.operators.windows.sessions import ProcessingTimeSessionWindowOperator, SessionWindowOperator
-from tidegate.operators.windows.spec import Add, Emit, TriggerSpec, WindowSpec
+from tidegate.operators.windows.spec import Add, Emit, EmitMany, TriggerSpec, WindowSpec
 from tidegate.operators.windows.triggered import TriggeredWindowOperator
 from tidegate.state.descriptors import StateDescriptor
 
 __all__ = [
     "Add",
     "Emit",
+    "EmitMany",
     "SessionWindowOperator",
     "TriggerSpec",
     "WindowOperator",
@@ -41,7 +53,10 @@ def window_operator(assigner: Any, spec: WindowSpec) -> Operator:
     is_timed = domain_of(assigner) == "processing"
     if isinstance(assigner, SessionWindows):
         return (ProcessingTimeSessionWindowOperator if is_timed else SessionWindowOperator)(assigner, spec)
-    return (ProcessingTimeWindowOperator if is_timed else WindowOperator)(assigner, spec)
+    if not is_timed:
+        return WindowOperator(assigner, spec)
+    apart = keeps_apart(assigner)
+    return (ProcessingTimeWindowOperator if apart else OverlappingProcessingTimeWindowOperator)(assigner, spec)
 
 
 def window_states(assigner: Any, spec: WindowSpec) -> dict[str, StateDescriptor[Any]]:

@@ -5,7 +5,7 @@ when the watermark has reached its `max_timestamp`. Nothing is kept here that is
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn, Protocol
 
 from tidegate.elements import Batch
 from tidegate.errors import InvalidError
@@ -13,14 +13,28 @@ from tidegate.operators.context import FULL, OutputBuffer
 from tidegate.operators.contracts import OperatorContext
 from tidegate.operators.keyed import backend_of, keys_of
 from tidegate.operators.stateless import pick
-from tidegate.operators.timers import EVENT_TIMERS, Due, TimerQueue
+from tidegate.operators.timers import EVENT_TIMERS, PROCESSING_TIMERS, Due, TimeDomain, TimerQueue
 from tidegate.operators.user_code import as_refusal, describe, raise_user_error
 from tidegate.operators.windows.spec import Add, WindowSpec
 from tidegate.state.descriptors import InternalMapState
 
 
+class Times(Protocol):
+    """Which keys wait for which time: a `TimerQueue`, or what is made of the accumulators."""
+
+    @property
+    def next(self) -> int | None: ...
+
+    def is_due(self, now: int) -> bool: ...
+
+    def take_due(self, now: int, most: int, must_stop: Callable[[], bool]) -> Iterator[Due]: ...
+
+
 class BaseWindowOperator:
     """See the module."""
+
+    _timer_domain: ClassVar[TimeDomain] = "event"
+    """What timers wait for, of windows that have any."""
 
     def __init__(self, spec: WindowSpec) -> None:
         self._spec = spec
@@ -32,19 +46,33 @@ class BaseWindowOperator:
 
     def open(self, context: OperatorContext) -> None:
         self._operator = context
-        self._watermark = context.watermark
+        self._watermark = self._reached(context)
         self._backend = backend_of(context)
         self._accumulators = self._spec.accumulators(self._backend)
         self._register()
         if self._function is not None:
             self._function.open(context, self._current_watermark)
         # Last, because afterwards some key is the current one, and there is none while the function is opened.
-        for queue in self._queues.values():
-            queue.load()
+        self._load()
+
+    def _reached(self, context: OperatorContext) -> int:
+        """How far the time had come that windows are cut by, before a restore: for all keys."""
+        return context.watermark
+
+    def _reached_of(self, key: Any) -> int:
+        """For `key`, which may be further."""
+        reached = self._operator.reached
+        return self._watermark if reached is None else reached(key)
 
     def _register(self) -> None:
         """The rest of the state."""
-        self._timers = self._queue(EVENT_TIMERS)
+        self._timers = self._queue(EVENT_TIMERS if self._timer_domain == "event" else PROCESSING_TIMERS)
+        self._waiting: Times = self._timers
+
+    def _load(self) -> None:
+        """Index what was restored."""
+        for queue in self._queues.values():
+            queue.load()
 
     def _queue(self, descriptor: InternalMapState[int, bool]) -> TimerQueue:
         queue = self._queues[descriptor.name] = TimerQueue(self._backend, descriptor)
@@ -78,7 +106,7 @@ class BaseWindowOperator:
 
     def advance_watermark(self, watermark: int, must_stop: Callable[[], bool]) -> Iterator[Batch] | None:
         self._watermark = max(self._watermark, watermark)
-        return self._fire(must_stop) if self._timers.is_due(self._watermark) else None
+        return self._fire(must_stop) if self._waiting.is_due(self._watermark) else None
 
     def _fire(self, must_stop: Callable[[], bool]) -> Iterator[Batch]:
         outputs = self._closed(must_stop)
@@ -86,7 +114,7 @@ class BaseWindowOperator:
 
     def _closed(self, must_stop: Callable[[], bool]) -> Iterator[Batch]:
         waiting, size = self._buffer(), self._operator.batch_size
-        due = self._timers.take_due(self._watermark, size, must_stop)
+        due = self._waiting.take_due(self._watermark, size, must_stop)
         return waiting.batches_of(self._results(waiting, self._close(due)), size)
 
     def _results(self, waiting: OutputBuffer, windows: Iterable[tuple[Any, Any, Any]]) -> Iterator[Any]:

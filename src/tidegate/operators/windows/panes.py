@@ -6,19 +6,20 @@ and once more for each record that comes late but within the allowed lateness. T
 holds windows that may still get records, and nothing else.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache, partial
-from itertools import compress
+from itertools import compress, repeat
 from operator import length_hint
 from typing import Any
 
 from tidegate.elements import MAX_WATERMARK, Batch
-from tidegate.event_time.windows import GlobalWindows, TimeWindow, WindowAssigner
+from tidegate.event_time.windows import GlobalWindows, TimeWindow, WindowAssigner, keeps_apart
 from tidegate.operators.context import OutputBuffer
 from tidegate.operators.keyed import cursor_over
 from tidegate.operators.timers import Due
 from tidegate.operators.user_code import describe, raise_user_error
 from tidegate.operators.windows.base import BaseWindowOperator
+from tidegate.operators.windows.index import WindowIndex
 from tidegate.operators.windows.processing import OnProcessingTime
 from tidegate.operators.windows.spec import Add, WindowSpec
 from tidegate.state.backend import KeyCursor
@@ -28,7 +29,11 @@ MANY_PANES = 1024
 """Of a window of which so many are possible, those that are there are looked for and not asked for one by one."""
 _AT_A_TIME = 64
 """Windows, and panes, of which it is remembered how they are made of each other."""
+_AT_ONCE = 64
+"""Keys whose windows give their results before somebody is asked whether to stop."""
 _ABSENT: Any = object()
+Begin = Callable[[Any], Any]
+"""Makes a new accumulator of a key, the current one, and sees to it that its windows will be complete."""
 
 
 class WindowOperator(BaseWindowOperator):
@@ -37,6 +42,7 @@ class WindowOperator(BaseWindowOperator):
     def __init__(self, assigner: WindowAssigner, spec: WindowSpec) -> None:
         super().__init__(spec)
         self._assigner = assigner
+        self._can_close_at_once = keeps_apart(assigner) and spec.emit_many is not None and not spec.lateness
         self._has_many_panes = getattr(assigner, "panes_a_window", 1) > MANY_PANES
         self._windows_of, self._windows_ending = assigner.windows_of, assigner.windows_ending
         self._all_panes_of = assigner.panes_of
@@ -45,6 +51,27 @@ class WindowOperator(BaseWindowOperator):
             self._windows_of = lru_cache(_AT_A_TIME)(assigner.windows_of)
             self._windows_ending = lru_cache(_AT_A_TIME)(assigner.windows_ending)
             self._all_panes_of = lru_cache(_AT_A_TIME)(assigner.panes_of)
+
+    def _register(self) -> None:
+        super()._register()
+        self._waiting = self._index = WindowIndex(self._backend.set_current_key)
+        self._folding = self._accumulators if isinstance(self._accumulators, FoldingHandle) else None
+
+    def _load(self) -> None:
+        """What is not complete waits as if it had come now. What is, and takes no records any more, is only there when
+        the program had another lateness."""
+        # Checkpoints of earlier versions have them. What they say is said by the accumulators, too.
+        self._timers.clear()
+        for key in dict.fromkeys(key for state in self._spec.states for key in self._backend.keys(state.name)):
+            self._backend.set_current_key(key)
+            reached = self._reached_of(key)
+            panes = self._accumulators.keys()
+            for pane in panes:
+                times = self._times(self._windows_of(pane), reached)
+                for time in times:
+                    self._index.waiting_at(time)[key] = None
+                if not times:
+                    self._accumulators.remove(pane)
 
     def _process(self, batch: Batch, keys: list[Any], stamps: Sequence[Any]) -> Iterator[Batch]:
         """A record whose windows are all open emits nothing: those of a pane are added in one loop."""
@@ -84,19 +111,19 @@ class WindowOperator(BaseWindowOperator):
 
     def _add_all(self, add: Add, pane: TimeWindow, keys: list[Any], values: list[Any]) -> None:
         """Records of one pane, none of whose windows is complete."""
-        cursor, times = cursor_over(keys, self._operator), self._times(self._windows_of(pane))
+        cursor, begin = cursor_over(keys, self._operator), self._beginning(self._windows_of(pane))
         records = iter(values)
         try:
-            if isinstance(self._accumulators, FoldingHandle):
-                self._accumulators.fold(pane, keys, records, add, partial(self._begun, times))
+            if self._folding is not None:
+                self._folding.fold(pane, keys, records, add, begin)
             else:
-                self._fold(cursor, pane, zip(keys, records, strict=True), add, times)
+                self._fold(cursor, pane, zip(keys, records, strict=True), add, begin)
         except Exception as error:
             failed = values[len(values) - length_hint(records) - 1]
             raise_user_error(error, self._operator, f"on record {describe(failed)}")
 
     def _fold(
-        self, cursor: KeyCursor, pane: TimeWindow, records: Iterable[tuple[Any, Any]], add: Add, times: Sequence[int]
+        self, cursor: KeyCursor, pane: TimeWindow, records: Iterable[tuple[Any, Any]], add: Add, begin: Begin
     ) -> None:
         """The state is asked once for each key, and written once: writing may look through a whole accumulator."""
         accumulators = dict[Any, Any]()
@@ -106,22 +133,28 @@ class WindowOperator(BaseWindowOperator):
                 cursor.key = key
                 accumulator = self._accumulators.get(pane)
                 if accumulator is None:
-                    accumulator = self._begun(times, key)
+                    accumulator = begin(key)
             accumulators[key] = add(accumulator, value)
         for cursor.key, accumulator in accumulators.items():
             self._accumulators.put(pane, accumulator)
 
-    def _times(self, windows: Sequence[TimeWindow]) -> list[int]:
-        """At which windows are complete, if they are not, and at which they are not needed any more."""
+    def _times(self, windows: Sequence[TimeWindow], reached: int) -> list[int]:
+        """At which windows are complete, if they are not when time has `reached` that, and at which they are not needed
+        any more."""
         lateness = self._spec.lateness
-        ends = [window.max_timestamp for window in windows if not self._is_too_late(window)]
-        times = [end for end in ends if end > self._watermark]
+        ends = [window.max_timestamp for window in windows if window.max_timestamp + lateness > reached]
+        times = [end for end in ends if end > reached]
         return times + [end + lateness for end in ends] if lateness else times
 
-    def _begun(self, times: Sequence[int], key: Any) -> Any:
-        """A new accumulator of the current key, whose windows wait for these times."""
-        for time in times:
-            self._timers.register(time, key)
+    def _beginning(self, windows: Sequence[TimeWindow]) -> Begin:
+        """Makes new accumulators of a pane that these windows have."""
+        waiting = [self._index.waiting_at(time) for time in self._times(windows, self._watermark)]
+        return partial(self._begun, waiting)
+
+    def _begun(self, waiting: list[dict[Any, None]], key: Any) -> Any:
+        """A new accumulator of the current key, whose windows wait like those of others."""
+        for keys in waiting:
+            keys[key] = None
         return self._spec.create()
 
     def _process_late(self, batch: Batch, keys: list[Any], stamps: Sequence[Any]) -> Iterator[Batch]:
@@ -154,7 +187,7 @@ class WindowOperator(BaseWindowOperator):
         self._backend.set_current_key(key)
         accumulator = self._accumulators.get(pane)
         if accumulator is None:
-            accumulator = self._begun(self._times(windows), key)
+            accumulator = self._beginning(windows)(key)
         complete = [w for w in windows if w.max_timestamp <= self._watermark and not self._is_too_late(w)]
         for value in values:
             accumulator = self._added(add, accumulator, value)
@@ -183,6 +216,48 @@ class WindowOperator(BaseWindowOperator):
             return self._all_panes_of(window)
         there = sorted(self._accumulators.keys())
         return [pane for pane in there if window.start <= pane.start and pane.end <= window.end]
+
+    def _closed(self, must_stop: Callable[[], bool]) -> Iterator[Batch]:
+        return self._closed_at_once(must_stop) if self._can_close_at_once else super()._closed(must_stop)
+
+    def _closed_at_once(self, must_stop: Callable[[], bool]) -> Iterator[Batch]:
+        """One record of each window that is its only pane, and goes with its result."""
+        values, left, stamps = list[Any](), self._operator.batch_size, self._buffer().stamps
+        is_first = True
+        while left and self._index.is_due(self._watermark) and (is_first or not must_stop()):
+            is_first = False
+            time, keys = self._index.take(min(left, _AT_ONCE))
+            left -= len(keys)
+            (window,) = self._windows_ending(time)
+            self._add_results(values, window, keys, self._taken(window, keys))
+            if stamps is not None:
+                stamps.extend(repeat(time, len(keys)))
+        if values:
+            yield Batch(values, None, stamps)
+
+    def _taken(self, pane: TimeWindow, keys: list[Any]) -> list[Any]:
+        """The accumulators of these keys, which are gone."""
+        if self._folding is not None:
+            return self._folding.take(pane, keys)
+        taken = []
+        for key in keys:
+            self._backend.set_current_key(key)
+            taken.append(self._accumulators.get(pane))
+            self._accumulators.remove(pane)
+        return taken
+
+    def _add_results(self, values: list[Any], window: TimeWindow, keys: list[Any], accumulators: list[Any]) -> None:
+        """What was made before an error is in `values`: that says of which key it is."""
+        assert self._spec.emit_many is not None
+        before = len(values)
+        error: Exception = StopIteration()  # which ends what it is raised in, silently
+        try:
+            values.extend(self._spec.emit_many(keys, window, accumulators))
+        except Exception as raised:
+            error = raised
+        made = len(values) - before
+        if made < len(keys):
+            self._refuse_results(error, None, keys[made], window)
 
     def _close(self, due: Iterable[Due]) -> Iterator[tuple[Any, TimeWindow, Any]]:
         lateness = self._spec.lateness
@@ -216,7 +291,32 @@ def _part(
 
 
 class ProcessingTimeWindowOperator(OnProcessingTime, WindowOperator):
-    """By the time at which records arrive."""
+    """By the time at which records arrive. A window has an accumulator of its own until it is complete."""
+
+
+class TimerWindowOperator(WindowOperator):
+    """With timers in the state: of windows that have panes in common, where a barrier may come between any two keys of
+    a window. A pane is there when some of its windows are complete, and only timers can say which of them have had
+    their results."""
+
+    def _register(self) -> None:
+        super()._register()
+        self._waiting = self._timers
+
+    def _load(self) -> None:
+        self._timers.load()
+
+    def _beginning(self, windows: Sequence[TimeWindow]) -> Begin:
+        return partial(self._registered, self._times(windows, self._watermark))
+
+    def _registered(self, times: list[int], key: Any) -> Any:
+        for time in times:
+            self._timers.register(time, key)
+        return self._spec.create()
+
+
+class OverlappingProcessingTimeWindowOperator(OnProcessingTime, TimerWindowOperator):
+    """By the time at which records arrive, for windows that have panes in common."""
 
 
 class GlobalWindowOperator(WindowOperator):

@@ -11,20 +11,24 @@ from typing import Any
 from tidegate.elements import MAX_WATERMARK, MIN_WATERMARK, Batch
 from tidegate.operators.context import OutputBuffer
 from tidegate.operators.contracts import OperatorContext
-from tidegate.operators.timers import PROCESSING_TIMERS, milliseconds
+from tidegate.operators.timers import milliseconds
 from tidegate.operators.windows.base import BaseWindowOperator
 
 
 class OnProcessingTime(BaseWindowOperator):
     """See the module. The watermark is the last millisecond that has passed."""
 
+    _timer_domain = "processing"
+
     def open(self, context: OperatorContext) -> None:
         self._event_time = context.watermark
         super().open(context)
-        self._watermark = MIN_WATERMARK
 
-    def _register(self) -> None:
-        self._timers = self._queue(PROCESSING_TIMERS)
+    def _reached(self, context: OperatorContext) -> int:
+        return MIN_WATERMARK
+
+    def _reached_of(self, key: Any) -> int:
+        return MIN_WATERMARK
 
     def _current_watermark(self) -> int:
         return self._event_time
@@ -42,7 +46,7 @@ class OnProcessingTime(BaseWindowOperator):
 
     @property
     def next_timer(self) -> int | None:
-        due = self._timers.next
+        due = self._waiting.next
         return None if due is None else due + 1
 
     def fire_timers(self, now: int, must_stop: Callable[[], bool]) -> Iterator[Batch]:

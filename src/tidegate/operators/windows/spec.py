@@ -13,6 +13,9 @@ Add = Callable[[Any, Any], Any]
 """Accumulator and record to accumulator; may change the first."""
 Emit = Callable[[Any, Any, Any], Iterable[Any]]
 """Key, window and accumulator to output records. It must not change the accumulator."""
+EmitMany = Callable[[list[Any], Any, list[Any]], Iterable[Any]]
+"""The same of several keys that have this window, for one output record a key: keys, window and accumulators, in
+order."""
 
 
 class Accumulators(Protocol):
@@ -58,6 +61,8 @@ class WindowSpec:
     """Makes, for one subtask, what has a context and state of its own; it is used instead of `emit`."""
     trigger: TriggerSpec | None = None
     """None: they give results when they are complete."""
+    emit_many: EmitMany | None = None
+    """Where each window gives one record: what `emit` makes of them one by one."""
 
     @property
     def states(self) -> tuple[InternalMapState[Any, Any], ...]:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 from tidegate.serializers import Serializer
-from tidegate.state.descriptors import MapState
+from tidegate.state.descriptors import FoldedMapState, MapState
 from tidegate.state.rocksdb.cache import ABSENT, UNKNOWN, CachedState, Home
 from tidegate.state.rocksdb.database import after
 from tidegate.state.rocksdb.handles import WholeState
@@ -48,10 +48,11 @@ def _number_of(entry: tuple[Any, Found]) -> int:
 class RocksMapHandle(CachedState, Generic[K, V]):
     """A map a key; see `MapHandle`."""
 
-    __slots__ = ("_admit", "_admit_key", "_classes", "_conforms", "_element", "_key", "_key_classes")
+    __slots__ = ("_admit", "_admit_key", "_classes", "_conforms", "_element", "_is_folded", "_key", "_key_classes")
 
     def __init__(self, descriptor: MapState[K, V], rows: StateRows, home: Home) -> None:
         super().__init__(descriptor, rows, home)
+        self._is_folded = isinstance(descriptor, FoldedMapState)
         self._element: Serializer[V] = descriptor.element
         self._classes = descriptor.element.classes
         self._admit: Callable[[Any], Any] = descriptor.element.admit
@@ -131,7 +132,15 @@ class RocksMapHandle(CachedState, Generic[K, V]):
     # ---- all entries -----------------------------------------------------------------------------------------------
 
     def keys(self) -> list[K]:
-        return list(self._all())
+        cached: _Map = self._cached()
+        # Whoever starts asks for those of every owner, and has no use for the values: windows can be large.
+        is_start = self._is_folded and not cached.known and not cached.is_complete
+        return self._stored_keys() if is_start else list(self._all())
+
+    def _stored_keys(self) -> list[K]:
+        """Those that the database has, in their order."""
+        numbers = {name: decode_number(data) for name, data in self._parts(self._cursor.key)}
+        return [self._key.decode(name) for name in sorted(numbers, key=numbers.__getitem__)]
 
     def values(self) -> list[V]:
         return [value for _, value in self._read_all().values()]

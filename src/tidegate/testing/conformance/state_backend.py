@@ -15,7 +15,7 @@ import pytest
 from tidegate.errors import CorruptError, InternalError, InvalidError
 from tidegate.ids import KeyGroup, SubtaskIndex
 from tidegate.serializers import pickled
-from tidegate.state.descriptors import ListState, MapState, ReducingState, StateDescriptor, ValueState
+from tidegate.state.descriptors import FoldedMapState, ListState, MapState, ReducingState, StateDescriptor, ValueState
 from tidegate.state.handles import FoldingHandle
 from tidegate.state.key_groups import key_group, subtask_of
 from tidegate.testing.conformance.state_checkpoints import StateCheckpointConformance
@@ -136,15 +136,14 @@ class StateBackendConformance(StateHandleConformance, StateCheckpointConformance
     def test_folding_into_a_map_is_putting_what_was_got_and_added_to(self, first: Any) -> None:
         declared = type(first) if first == 0 else list[int]
         before = self.one()
-        folded: Any = before.register(MapState(str, declared, name="folded"))
+        folded: Any = before.register(FoldedMapState(str, declared, name=".folded"))
         can_fold = isinstance(folded, FoldingHandle)
         if not can_fold:
             pytest.skip("its handles do not fold")
         owners, begun = ["a", "b", "a", "c", "a"], []
 
         def begin(owner: str) -> Any:
-            before.set_current_key(owner)
-            begun.append((owner, folded.items()))
+            begun.append(owner)
             return 0 if first == 0 else []
 
         def add(so_far: Any, value: int) -> Any:
@@ -155,17 +154,70 @@ class StateBackendConformance(StateHandleConformance, StateCheckpointConformance
         folded.fold("x", owners, [1, 2, 3, 4, 5], add, begin)
         first_capture = self.take(before)
         folded.fold("x", iter(["a", "d"]), iter([6, 7]), add, begin)
-        assert begun == [("a", []), ("b", [("other", add(first, 100))]), ("c", []), ("d", [])]
+        assert begun == ["a", "b", "c", "d"]
         expected = {"a": [1, 3, 5], "b": [2], "c": [4], "d": []}
         for capture, last in ((first_capture, {}), (self.take(before), {"a": 6, "d": 7})):
             after = self.restored(capture)
-            handle = after.register(MapState(str, declared, name="folded"))
+            handle = after.register(FoldedMapState(str, declared, name=".folded"))
             for owner, values in expected.items():
                 added = values + [number for other, number in last.items() if other == owner]
                 after.set_current_key(owner)
                 assert handle.get("x") == (None if not added else sum(added) if first == 0 else added)
         with pytest.raises(InvalidError):
             folded.fold("x", ["a"], ["no number"], lambda _, value: value, begin)
+
+    def test_the_keys_of_a_map_come_in_their_order_also_when_nothing_else_was_read(self) -> None:
+        descriptor: Any = FoldedMapState(tuple[int, int], int, name=".folded")
+        before = self.one()
+        written = before.register(descriptor)
+        for owner, keys in (("a", [(5, 6), (1, 2), (3, 4)]), ("b", [(3, 4)])):
+            before.set_current_key(owner)
+            for key in keys:
+                written.put(key, key[0])
+        before.set_current_key("a")
+        written.remove((1, 2))
+        after = self.restored(self.take(before))
+        handle = after.register(descriptor)
+        found = {}
+        for owner in sorted(after.keys(".folded")):
+            after.set_current_key(owner)
+            found[owner] = handle.keys()
+        assert found == {"a": [(5, 6), (3, 4)], "b": [(3, 4)]}
+        after.set_current_key("a")
+        handle.put((1, 2), 7)
+        assert handle.keys() == [(5, 6), (3, 4), (1, 2)]
+        assert handle.items() == [((5, 6), 5), ((3, 4), 3), ((1, 2), 7)]
+
+    @pytest.mark.parametrize("first", [0, []], ids=["immutable", "mutable"])
+    def test_what_was_folded_and_is_taken_is_gone(self, first: Any) -> None:
+        descriptor: Any = FoldedMapState(str, type(first) if first == 0 else list[int], name=".folded")
+        before = self.one()
+        folded: Any = before.register(descriptor)
+        if not isinstance(folded, FoldingHandle):
+            pytest.skip("its handles do not fold")
+
+        def add(so_far: Any, value: int) -> Any:
+            return so_far + value if first == 0 else [*so_far, value]
+
+        def fold(key: str, owners: list[str]) -> None:
+            before.cursor_over(owners)
+            folded.fold(key, owners, range(len(owners)), add, lambda owner: 0 if first == 0 else [])
+
+        fold("x", ["a", "b", "a"])
+        self.take(before)
+        fold("x", ["a", "c"])
+        fold("y", ["b", "d"])
+        expected = {"b": 1, "a": 2, "c": 1} if first == 0 else {"b": [1], "a": [0, 2, 0], "c": [1]}
+        assert folded.take("x", iter(["b", "a", "c"])) == list(expected.values())
+        fold("x", ["a"])
+        after = self.restored(self.take(before))
+        handle = after.register(descriptor)
+        left = {}
+        for owner in "abcd":
+            after.set_current_key(owner)
+            left[owner] = dict(handle.items())
+        zero, one = (0, 1) if first == 0 else ([0], [1])
+        assert left == {"a": {"x": zero}, "b": {"y": zero}, "c": {}, "d": {"y": one}}
 
     @pytest.mark.parametrize("keys", KEYS, ids=repr)
     def test_keys_come_back_with_their_type(self, keys: list[Any]) -> None:
