@@ -47,8 +47,9 @@ def write_savepoint(
 
     operators: by name. base: a savepoint or a job's checkpoint (`checkpoint`; the newest if left out) of which all else
     is taken over: the operators that are not named here, also the sources with their positions, and of those that are
-    the states that are not declared here. drop: operators of `base` that are left out. job, max_parallelism: of `base`,
-    or else needed, and 128. It must be the job's: keys are given to groups by it.
+    the states that are not declared here, in the groups that the type of their keys here gives to them. drop: operators
+    of `base` that are left out. job, max_parallelism: of `base`, or else needed, and 128. It must be the job's: keys
+    are given to groups by it.
 
     Raises InvalidError, naming operator and key, for rows that do not fit; the target then holds nothing again.
     """
@@ -130,7 +131,7 @@ class _Writing:
         declared = tuple(one.info for one in given.descriptors.values() if one.is_keyed)
         states = (*kept, *declared)
         with TemporaryDirectory(prefix="rows-", dir=self._scratch) as folder:
-            rows = chain(self._kept(record, kept), encoder.keyed())
+            rows = chain(map(encoder.kept, self._kept(record, kept)), encoder.keyed())
             ordered = sort_by_group(rows, self._begun.max_parallelism, Path(folder))
             # The type of the keys is known when all rows have been seen, which sorting them does.
             first = next(ordered, None)

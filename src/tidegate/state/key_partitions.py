@@ -15,7 +15,7 @@ import msgspec
 from tidegate.errors import CorruptError, InvalidError
 from tidegate.ids import KeyGroup
 
-__all__ = ["MURMUR2", "PARTITIONED_TYPES", "PARTITIONERS", "KeyPartitions", "partitioned_key_type"]
+__all__ = ["CRC32", "MURMUR2", "PARTITIONED_TYPES", "PARTITIONERS", "KeyPartitions", "partitioned_key_type"]
 
 MURMUR2 = "murmur2"
 """Of Java's clients and of Tidegate; librdkafka's `murmur2_random`."""
@@ -74,9 +74,7 @@ class KeyPartitions(msgspec.Struct, frozen=True):
 
     def of_bytes(self, data: bytes) -> int:
         """The partition of the key that Kafka has as `data`."""
-        if self.partitioner == MURMUR2:
-            return _murmur2()(data, self.count)
-        return zlib.crc32(data) % self.count
+        return partition_function(self.partitioner)(data, self.count)
 
     def group_of(self, key: str | bytes, max_parallelism: int) -> KeyGroup:
         """The key group of a key. Raises InvalidError for one that is neither str nor bytes."""
@@ -113,9 +111,12 @@ def partitioned_key_type(key_type: str, partitions: KeyPartitions) -> str:
 
 
 @cache
-def _murmur2() -> Callable[[bytes, int], int]:
-    """librdkafka's compiled one where it is installed."""
+def partition_function(partitioner: str) -> Callable[[bytes, int], int]:
+    """From a key, as Kafka has it, and the number of partitions to the key's partition."""
+    if partitioner == CRC32:
+        return lambda key, count: zlib.crc32(key) % count
     try:
+        # Compiled, where it is installed.
         from confluent_kafka.cimpl import murmur2
     except ImportError:
         return own_murmur2
