@@ -45,6 +45,8 @@ class OperatorContext(msgspec.Struct, frozen=True):
     clock: Clock
     watermark: int = MIN_WATERMARK
     """What the restored operator had reached in event time."""
+    check_keys: Callable[[list[Any]], None] | None = None
+    """Of a `key_by` with partitions: raises InvalidError when one of these is a key of other subtasks."""
 
 
 class Operator(Protocol):

@@ -3,7 +3,7 @@ here."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -14,10 +14,12 @@ from tidegate.elements import MIN_WATERMARK, Watermark
 from tidegate.errors import Failure, InternalError, TidegateError, place
 from tidegate.event_time.progress import EventTimeProgress
 from tidegate.graph.logical import ErrorPolicy, LogicalGraph, LogicalNode
+from tidegate.graph.partitioned import is_from_one_split, split_places
 from tidegate.graph.physical import ChannelId, Edge, PhysicalGraph, Vertex, worker_of
 from tidegate.ids import OperatorName, TaskId, WorkerIndex
 from tidegate.operators.asynchronous import AsyncOperator
 from tidegate.operators.contracts import Operator, OperatorContext, SinkContext, SourceContext
+from tidegate.operators.partitioned import PartitionCheck
 from tidegate.operators.sink import SinkOperator
 from tidegate.operators.source import SourceInput, SourceOperator
 from tidegate.operators.timestamps import Timestamper, TimestampsOperator
@@ -110,7 +112,7 @@ class TaskBuilder:
         vertex = self._physical.vertex(id.vertex)
         nodes = [self._graph.node(name) for name in vertex.operators]
         width = vertex.parallelism
-        keyed = {node.name: self._backends.make(node.name, id.subtask, width) for node in nodes if node.keyed}
+        keyed = {node.name: self._keyed(node, id, width) for node in nodes if node.keyed}
         unkeyed = {node.name: OperatorStateBackend(node.name, id.subtask, vertex.parallelism) for node in nodes}
         inputs = self._physical.channels_into(id)
         options = self._deploy.options
@@ -135,7 +137,7 @@ class TaskBuilder:
         )
         late: list[Task] = []
         parts.sink_driver = self._sink_driver(nodes[-1], vertex, id, lambda: late[0])
-        contexts = [self._context(n, vertex, id, keyed.get(n.name), unkeyed[n.name], watermark) for n in nodes]
+        contexts = [self._context(n, parts, keyed.get(n.name), unkeyed[n.name]) for n in nodes]
         operators = [self._operator(n, parts, progress) for n in nodes]
         parts.operators = [(n.name, o, c) for n, o, c in zip(nodes, operators, contexts, strict=True)]
         if nodes[0].asynchronous is not None:
@@ -143,6 +145,10 @@ class TaskBuilder:
         task = Task(parts, self._ports.executor, self._ports.clock, self._ports.send_control)
         late.append(task)
         return task
+
+    def _keyed(self, node: LogicalNode, id: TaskId, parallelism: int) -> KeyedStateBackend:
+        types = [key_by.key_type for key_by in self._graph.key_bys(node) if key_by.partitions is not None]
+        return self._backends.make(node.name, id.subtask, parallelism, *types[:1])
 
     def _longest_batch(self, vertex: Vertex) -> int:
         """Of what its tasks begin at once: it comes to those behind them in one piece, whatever room they have."""
@@ -201,24 +207,38 @@ class TaskBuilder:
     def _context(
         self,
         node: LogicalNode,
-        vertex: Vertex,
-        id: TaskId,
+        parts: TaskParts,
         keyed: KeyedStateBackend | None,
         unkeyed: OperatorStateBackend,
-        watermark: int,
     ) -> OperatorContext:
         return OperatorContext(
             job=self._deploy.job,
             operator=node.name,
-            subtask=id.subtask,
-            parallelism=vertex.parallelism,
+            subtask=parts.id.subtask,
+            parallelism=parts.vertex.parallelism,
             attempt=self._deploy.attempt,
             batch_size=self._deploy.options.batch_size,
             state=keyed,
             operator_state=unkeyed,
             clock=self._ports.clock,
-            watermark=watermark,
+            watermark=parts.watermark,
+            check_keys=self._partition_check(node, parts),
         )
+
+    def _partition_check(self, node: LogicalNode, parts: TaskParts) -> Callable[[list[Any]], None] | None:
+        if node.partitions is None:
+            return None
+        vertex, max_parallelism = parts.vertex, self._physical.max_parallelism
+        reading = self._partition_read(parts, vertex.operators[: vertex.operators.index(node.name)])
+        return PartitionCheck(node.partitions, parts.id.subtask, vertex.parallelism, max_parallelism, reading).check
+
+    def _partition_read(self, parts: TaskParts, before: Sequence[OperatorName]) -> Callable[[], int] | None:
+        """From which partition comes what the operators `before` another one emit; None where that is not known."""
+        source, first = parts.source, self._graph.node(parts.vertex.operators[0])
+        places = split_places(self._graph, first, self._physical.max_parallelism)
+        if source is None or places is None or not is_from_one_split(self._graph, before):
+            return None
+        return lambda: places.partition(source.reading)
 
     def _source(
         self, node: LogicalNode, vertex: Vertex, id: TaskId, progress: EventTimeProgress | None
