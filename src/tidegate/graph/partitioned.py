@@ -14,7 +14,7 @@ from tidegate.operators.partitioned import PartitionedSource, SplitPlaces
 from tidegate.state.key_partitions import KeyPartitions
 
 _LEAVE_OUT = "leave partitions= out, so that records go to the subtasks of their keys"
-_AT_ONCE = ("source", "map", "filter", "flat_map", "sample")
+_AT_ONCE = ("map", "filter", "flat_map", "sample")
 """Kinds of operators that make what they emit of the records just given to them."""
 _MOVED = {
     Partitioning.HASH: "by another key",
@@ -90,7 +90,8 @@ def _partitioned(node: LogicalNode) -> PartitionedSource | None:
 def is_from_one_split(graph: LogicalGraph, chained: Sequence[OperatorName]) -> bool:
     """Whether all that leaves these operators, the first ones of a chain, while they have a batch of a source was made
     of that batch: none of them keeps records for later."""
-    return bool(chained) and all(graph.node(name).kind in _AT_ONCE for name in chained)
+    nodes = list(map(graph.node, chained))
+    return bool(nodes) and nodes[0].source is not None and all(node.kind in _AT_ONCE for node in nodes[1:])
 
 
 def _edges_above(graph: LogicalGraph, node: LogicalNode) -> tuple[InputEdge, ...]:

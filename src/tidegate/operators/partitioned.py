@@ -57,8 +57,8 @@ class SplitPlaces:
         declared = self._partitions.count
         if count > declared:
             return InvalidError(
-                f"topic {topic} has {count} partitions, and keys are declared to be in {self._partitions}: since it "
-                "has more, producers write some keys to other partitions than before",
+                f"topic {topic} has {count} partitions, and keys are declared to be in {self._partitions}: with more "
+                "of them, producers write most keys to other partitions",
                 remedy=f"A topic that has always had {count} needs partitions={count}. One that has grown no longer "
                 "keeps keys together: leave partitions= out, see docs/kafka.md, 'When the topic grows'.",
             )
