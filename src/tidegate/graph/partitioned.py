@@ -30,8 +30,11 @@ def check_partitions(graph: LogicalGraph, max_parallelism: int) -> None:
         _check_inputs_agree(graph, node)
         if node.partitions is not None:
             node.partitions.require_groups(max_parallelism, place(node.name))
-            for edge in _edges_above(graph, node):
+            edges = _edges_above(graph, node)
+            for edge in edges:
                 _check_stays(graph, node, edge)
+            for edge in edges:
+                _check_keeps_nothing(node, graph.node(edge.upstream))
     sources_by_partition(graph)
 
 
@@ -48,8 +51,8 @@ def check_widths(graph: LogicalGraph, width: Mapping[OperatorName, int]) -> None
         node = graph.node(name)
         if width[name] > 1 and _partitioned(node) is None:
             raise InvalidError(
-                f"keys of what source {name} reads are in {partitions}, and a {type(node.source).__name__} does not "
-                f"say which partition is which, as {width[name]} subtasks need it",
+                f"keys of what it reads are in {partitions}, and a {type(node.source).__name__} does not say which "
+                f"partition is which, as {width[name]} subtasks need it",
                 remedy=f"Read from Kafka, run the job with parallelism 1, or {_LEAVE_OUT}.",
                 where=place(name),
             )
@@ -110,7 +113,7 @@ def _check_inputs_agree(graph: LogicalGraph, node: LogicalNode) -> None:
         if other.partitions != first.partitions:
             said = [f"those of {one.name} {_spelled(one.partitions)}" for one in (first, other)]
             raise InvalidError(
-                f"operator {node.name} has the state of keys that would be in two subtasks: {', '.join(said)}",
+                f"the state of a key would be in two subtasks: {', '.join(said)}",
                 remedy="Give every key_by before it the same partitions= and partitioner=, or none of them.",
                 where=place(node.name),
             )
@@ -125,11 +128,23 @@ def _check_stays(graph: LogicalGraph, key_by: LogicalNode, edge: InputEdge) -> N
         return
     readers = ", ".join(node.name for node in graph.nodes if edge in node.inputs)
     raise InvalidError(
-        f"operator {key_by.name} has keys in {key_by.partitions}, but what it reads does not stay in the subtask that "
-        f"has read it: records of {edge.upstream} go to {readers} {_MOVED[edge.partitioning]}",
+        f"its keys are in {key_by.partitions}, but records do not stay in the subtask that has read them: those of "
+        f"{edge.upstream} go to {readers} {_MOVED[edge.partitioning]}",
         remedy=f"Call key_by before that, or {_LEAVE_OUT}.",
         where=place(key_by.name),
     )
+
+
+def _check_keeps_nothing(key_by: LogicalNode, node: LogicalNode) -> None:
+    """State without keys is dealt out anew when parallelism changes, records that wait for calls included."""
+    if node.states and not node.keyed:
+        what = "calls" if node.asynchronous is not None else "what its state holds"
+        raise InvalidError(
+            f"its keys are in {key_by.partitions}, and operator {node.name} before it may keep records, in {what}, "
+            "which go to other subtasks when parallelism changes",
+            remedy=f"Put {node.name} behind the operator with the keyed state, or {_LEAVE_OUT}.",
+            where=place(key_by.name),
+        )
 
 
 def _check_width(
@@ -137,8 +152,8 @@ def _check_width(
 ) -> None:
     if width[one] != width[other]:
         raise InvalidError(
-            f"operator {key_by.name} has keys in {key_by.partitions}, and parallelism changes on the way from the "
-            f"source to their state: {one} has {width[one]}, {other} has {width[other]}",
+            f"its keys are in {key_by.partitions}, and parallelism changes on the way from the source to their state: "
+            f"{one} has {width[one]}, {other} has {width[other]}",
             remedy=f"Give all of them the same parallelism, or {_LEAVE_OUT}.",
             where=place(key_by.name),
         )

@@ -46,7 +46,7 @@ def physical(job: tg.Job, parallelism: int) -> PhysicalGraph:
     return build_physical(job.graph(), parallelism, max_parallelism=128)
 
 
-def chains(job: tg.Job, parallelism: int) -> dict[str, tuple[str, ...]]:
+def chains(job: tg.Job, parallelism: int) -> dict[str, tuple[OperatorName, ...]]:
     return {vertex.name: vertex.operators for vertex in physical(job, parallelism).vertices}
 
 
@@ -219,6 +219,29 @@ def test_records_that_have_changed_the_subtask_before_are_refused() -> None:
     refused(broadcast.graph, "ruled-key", "rules go to ruled by a broadcast")
 
 
+def test_what_may_keep_records_is_refused_before_such_keys_because_its_state_goes_to_any_subtask() -> None:
+    class Kept(tg.ProcessFunction[Order, Order]):
+        waiting = tg.OperatorListState(Order)
+
+        def process_element(self, value: Order, ctx: tg.Context) -> Iterator[Order]:
+            yield value
+
+    async def asked(order: Order) -> Order:
+        return order
+
+    job = tg.Job("shop")
+    totals(by_user(topic(job).process(Kept(), name="kept").map(lambda order: order)))
+    refused(job.graph, "map-1-key", "operator kept before it may keep records, in what its state holds")
+    calling = tg.Job("shop")
+    totals(by_user(topic(calling).async_map(asked, name="ask", type=Order)))
+    refused(calling.graph, "ask-key", "operator ask before it may keep records, in calls")
+    behind = tg.Job("shop")
+    orders = topic(behind)
+    totals(by_user(orders))
+    orders.process(Kept(), name="kept").sink(NullSink(), name="kept-out")
+    assert behind.graph().nodes
+
+
 @pytest.mark.parametrize("other", [{"partitions": None}, {"partitions": 8}, {"partitioner": "crc32"}])
 def test_inputs_that_are_partitioned_otherwise_are_refused(other: dict[str, Any]) -> None:
     job = tg.Job("shop")
@@ -238,7 +261,7 @@ def test_a_source_that_two_take_for_differently_partitioned_is_refused() -> None
 def test_a_parallelism_that_changes_on_the_way_is_refused_when_it_is_known() -> None:
     at_source = tg.Job("shop")
     totals(by_user(topic(at_source, parallelism=2).map(lambda order: order, name="widen")))
-    refused(lambda: physical(at_source, 4), "widen-key has keys in 4 partitions by murmur2", "orders has 2")
+    refused(lambda: physical(at_source, 4), "widen-key", "its keys are in 4 partitions by murmur2", "orders has 2")
     assert chains(at_source, 2)
     at_state = tg.Job("shop")
     totals(by_user(topic(at_state)), parallelism=3)
