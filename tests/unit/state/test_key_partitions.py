@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tidegate.errors import CorruptError, InvalidError
 from tidegate.ids import KeyGroup, SubtaskIndex
+from tidegate.state.chain import columns_of
 from tidegate.state.key_groups import (
     KeyChecker,
     SubtaskCache,
@@ -30,6 +31,7 @@ from tidegate.state.key_partitions import (
 )
 from tidegate.state.key_types import decode_keys, parse_layout
 from tidegate.state.keys import encode_key
+from tidegate.state.pieces import Column, Piece, write_piece
 
 FOUR = KeyPartitions(4, MURMUR2)
 TEXT = "str in 4 partitions by murmur2"
@@ -150,6 +152,18 @@ def test_without_partitions_groups_are_what_they_always_were(key: str, groups: i
 def test_stored_bytes_of_another_type_have_no_group(stored: bytes) -> None:
     with pytest.raises(CorruptError, match=TEXT):
         grouping_of(TEXT, 128).group_of(stored)
+
+
+def test_a_stored_key_in_the_group_of_another_partition_is_corrupt() -> None:
+    key = encode_key("user-1")
+    group = FOUR.group_of("user-1", 16)
+    for other in range(16):
+        piece = Piece(write_piece(range(16), 16, TEXT, ("total",), {KeyGroup(other): [Column(0, [key], [b"\x01"])]}))
+        if other == group:
+            assert [name for name, _ in columns_of(piece, group, None)] == ["total"]
+            continue
+        with pytest.raises(CorruptError, match=f"not of group {other}"):
+            list(columns_of(piece, KeyGroup(other), None))
 
 
 def test_partitions_need_as_many_groups() -> None:
