@@ -91,9 +91,9 @@ def _check_operator(record: OperatorRecord, node: LogicalNode, what: str) -> Non
 
 
 def _check_keys(record: OperatorRecord, declared: tuple[str, ...], what: str) -> None:
-    """A key's type decides where its state is, so it never changes. One that is not declared shows with the first
-    key."""
-    for stored in dict.fromkeys(snapshot.key_type for snapshot in record.snapshots if snapshot.key_type):
+    """A key's type decides where its state is, so it never changes as long as there is any. One that is not declared
+    shows with the first key."""
+    for stored in dict.fromkeys(one.key_type for one in record.snapshots if one.key_type and one.handles):
         for key_type in declared or ("",):
             _check_partitions(record, stored, key_type, what)
             if merge_key_types(stored, key_type) is None:

@@ -83,7 +83,9 @@ def test_each_worker_reads_the_partitions_whose_keys_it_has(parallelism: int, ex
 
 
 @pytest.mark.parametrize("others", [(), ("a/4",)])
-def test_a_topic_with_other_partitions_ends_the_attempt_for_good_before_anything_is_read(others: tuple[str, ...]) -> None:
+def test_a_topic_with_other_partitions_ends_the_attempt_for_good_before_anything_is_read(
+    others: tuple[str, ...],
+) -> None:
     found = deployed(2, Topics(discovery_interval=1.0))
     [failed] = look(found, "a/0", "a/1", *(("a/2", "a/3", *others) if others else ()))
     assert isinstance(failed, AttemptFailed)
