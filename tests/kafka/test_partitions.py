@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+import tidegate as tg
 from tests.integration.programs import TIDEGATE, log_of, run, wait_until
 from tests.kafka.brokers import Broker
 
@@ -62,7 +63,10 @@ def command(kafka: Broker, inputs: Sequence[str], output: str, parallelism: int,
     """More are the engine's options, then `--` and the program's, as on the command line."""
     split = more.index("--") if "--" in more else len(more)
     own = ["--bootstrap", kafka.bootstrap, "--input", *inputs, "--output", output, *more[split + 1 :]]
-    own += [] if "--partitions" in own else ["--partitions", str(PARTITIONS)]
+    if "--exchange" in own:
+        own.remove("--exchange")
+    elif "--partitions" not in own:
+        own += ["--partitions", str(PARTITIONS)]
     options = ["-p", str(parallelism), "--checkpoint-dir", "checkpoints", "--checkpoint-interval", "100ms"]
     return [*TIDEGATE, "run", PROGRAM, *options, "--restart", "fixed-delay:10:20ms", *more[:split], "--", *own]
 
@@ -330,3 +334,33 @@ def test_a_topic_that_grows_stops_the_job_with_what_was_right_until_then(
     again = run(command(kafka, inputs, output, 2), tmp_path)
     assert again.returncode == 2, again.stderr
     assert f"topic {inputs[0]} has 6 partitions" in again.stderr
+
+
+@pytest.mark.slow
+def test_the_way_out_of_a_topic_that_has_grown_keeps_state_and_positions(kafka: Broker, tmp_path: Path) -> None:
+    """As the guide says: one subtask, a savepoint, keys without partitions."""
+    inputs, output = topics(kafka)
+    sent = orders(0, 400)
+    send(kafka, inputs[0], sent)
+    with going(command(kafka, inputs, output, 2), tmp_path) as job:
+        job.wait_until(lambda: sum(map(len, totals_in(kafka, output).values())) >= 400, "the first totals")
+        kafka.add_partitions(inputs[0], 6)
+        wait_until(lambda: job.process.poll() is not None, "the end of the job")
+    with going(command(kafka, inputs, output, 1), tmp_path) as job:
+        # The first ones of a user in another partition come when all those before have: their order is kept.
+        send(kafka, inputs[0], orders(400, 400))
+        job.wait_until(lambda: sum(map(len, totals_in(kafka, output).values())) >= 800, "totals of one subtask")
+        words = ["stop", "co-totals", "--checkpoint-dir", "checkpoints", "--savepoint", "grown"]
+        assert run([*TIDEGATE, *words], tmp_path).returncode == 0
+        assert job.process.wait(30) == 0, job.said
+    operators = {"totals": tg.OperatorRows({}, (), key=str)}
+    tg.write_savepoint(tmp_path / "exchanged", base=tmp_path / "grown", operators=operators)
+    send(kafka, inputs[0], orders(800, 400))
+    more = ["--from-savepoint", "exchanged", "--", "--exchange"]
+    with going(command(kafka, inputs, output, 3, *more), tmp_path) as job:
+        job.wait_until(lambda: sum(map(len, totals_in(kafka, output).values())) >= 1200, "totals of three")
+        job.stop()
+    found, right = totals_in(kafka, output), totals_of([*sent, *orders(400, 400), *orders(800, 400)])
+    assert {user: (len(totals), totals[-1]) for user, totals in found.items()} == {
+        user: (len(totals), totals[-1]) for user, totals in right.items()
+    }

@@ -59,8 +59,8 @@ class SplitPlaces:
             return InvalidError(
                 f"topic {topic} has {count} partitions, and keys are declared to be in {self._partitions}: with more "
                 "of them, producers write most keys to other partitions",
-                remedy=f"A topic that has always had {count} needs partitions={count}. One that has grown no longer "
-                "keeps keys together: leave partitions= out, see docs/kafka.md, 'When the topic grows'.",
+                remedy=f"If it has always had {count}, say partitions={count}. If it has grown, keys are not together "
+                "any more: go on with parallelism 1, take a savepoint, and write it anew for keys without partitions.",
             )
         return InvalidError(
             f"topic {topic} has {count} partitions, and keys are declared to be in {self._partitions}",
@@ -118,8 +118,8 @@ class PartitionCheck:
         return InvalidError(
             f"key {describe(key)} came from {came}, and of {self._partitions} it belongs to partition {found}",
             remedy=f"If the producers use another partitioner, say so (partitioner={others}). The selector must give "
-            "the key that the record has in the topic, and the topic must have had so many partitions all the time. "
-            "Otherwise leave partitions= out.",
+            "the key that the record has in the topic. Otherwise leave partitions= out; a job with state goes on with "
+            "parallelism 1, and a savepoint of it can be written anew for keys without partitions.",
         )
 
 

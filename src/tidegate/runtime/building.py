@@ -233,10 +233,13 @@ class TaskBuilder:
         return PartitionCheck(node.partitions, parts.id.subtask, vertex.parallelism, max_parallelism, reading).check
 
     def _partition_read(self, parts: TaskParts, before: Sequence[OperatorName]) -> Callable[[], int] | None:
-        """From which partition comes what the operators `before` another one emit; None where that is not known."""
+        """From which partition comes what the operators `before` another one emit; None where that is not known, or
+        does not matter: with one subtask keys are right wherever they are, and only a job that begins is told."""
         source, first = parts.source, self._graph.node(parts.vertex.operators[0])
         places = split_places(self._graph, first, self._physical.max_parallelism)
         if source is None or places is None or not is_from_one_split(self._graph, before):
+            return None
+        if parts.vertex.parallelism == 1 and self._deploy.restored:
             return None
         return lambda: places.partition(source.reading)
 

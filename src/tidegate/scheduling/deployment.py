@@ -177,13 +177,16 @@ class Deployment:
     def _enumerator(self, node: LogicalNode) -> SplitEnumerator:
         assert node.source is not None
         record = self._manifest.operator(node.name) if self._manifest else None
+        parallelism = self._vertex_parallelism(node.name)
+        # With one subtask a key is right wherever it is: so a topic that has grown can be gone on with and left.
+        is_placed = parallelism > 1 or self._manifest is None
         return SplitEnumerator(
             node.name,
-            parallelism=self._vertex_parallelism(node.name),
+            parallelism=parallelism,
             restored=record.splits if record else None,
             rediscovers=node.source.discovery_interval is not None and not node.source.bounded,
             bounded=node.source.bounded,
-            places=split_places(self._graph, node, self._physical.max_parallelism),
+            places=split_places(self._graph, node, self._physical.max_parallelism) if is_placed else None,
         )
 
     def _begins_at_end(self, node: LogicalNode) -> bool:

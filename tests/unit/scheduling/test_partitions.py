@@ -5,8 +5,9 @@ from dataclasses import dataclass, replace
 import pytest
 
 from tests.unit.scheduling import programs
-from tests.unit.scheduling.manifests import INSTANCE
+from tests.unit.scheduling.manifests import INSTANCE, manifest
 from tests.unit.scheduling.programs import READ, TOTALS, WRITE, Splits, task
+from tidegate.checkpoint.manifest import Manifest
 from tidegate.checkpoint.protocol import SplitState
 from tidegate.clock import Now
 from tidegate.errors import ErrorKind
@@ -45,7 +46,7 @@ def graph(source: Topics) -> LogicalGraph:
     return LogicalGraph(programs.JOB, (read, by_user, keyed, write))
 
 
-def deployed(parallelism: int, source: Topics) -> Deployment:
+def deployed(parallelism: int, source: Topics, restored: Manifest | None = None) -> Deployment:
     logical = graph(source)
     physical = build_physical(logical, parallelism, programs.MAX_PARALLELISM)
     settings = programs.job_settings(parallelism)
@@ -53,7 +54,7 @@ def deployed(parallelism: int, source: Topics) -> Deployment:
     found = Deployment(logical, physical, settings, INSTANCE, ATTEMPT, fingerprint)
     for worker in range(parallelism):
         found.received(WorkerIndex(worker), WorkerReady(WorkerIndex(worker), ATTEMPT, fingerprint, "here"), ZERO)
-    found.recovered(None, CheckpointId(5))
+    found.recovered(restored, CheckpointId(5))
     for subtask in range(parallelism):
         found.received(WorkerIndex(subtask), TaskRunning(task(READ, subtask)), ZERO)
     return found
@@ -100,6 +101,15 @@ def test_a_topic_that_grows_ends_the_attempt_when_it_is_seen() -> None:
     [failed] = look(found, "a/4", "a/5")
     assert isinstance(failed, AttemptFailed)
     assert "topic a has 6 partitions" in failed.failure.message
+
+
+def test_a_topic_that_has_grown_is_gone_on_with_by_one_subtask_where_every_key_is_right() -> None:
+    known = [SplitState(f"a/{number}", 0) for number in range(4)]
+    assert isinstance(look(deployed(1, Topics(discovery_interval=1.0)), "a/0", "a/4")[0], AttemptFailed)
+    one = deployed(1, Topics(discovery_interval=1.0), manifest(5, splits=known))
+    assert assigned(look(one, "a/4")) == {0: [*(split.id for split in known), "a/4"]}
+    [failed] = look(deployed(2, Topics(discovery_interval=1.0), manifest(5, splits=known)), "a/4")
+    assert isinstance(failed, AttemptFailed)
 
 
 def test_the_chain_is_one_and_named_after_the_source() -> None:
