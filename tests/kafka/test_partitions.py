@@ -253,13 +253,38 @@ def test_a_savepoint_is_begun_from_at_another_parallelism_and_only_with_the_same
     assert totals_in(kafka, output) == totals_of([*orders(0, 600), *orders(600, 600)])
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["fs", "rocksdb"])
+def test_a_job_that_exchanged_goes_on_without_when_its_savepoint_is_written_anew(
+    kafka: Broker, tmp_path: Path, backend: str
+) -> None:
+    inputs, output = topics(kafka)
+    send(kafka, inputs[0], orders(0, 600))
+    of_backend = ["--state-backend", backend]
+    with going(command(kafka, inputs, output, 2, *of_backend, "--", "--exchange"), tmp_path) as job:
+        job.wait_until(lambda: sum(map(len, totals_in(kafka, output).values())) >= 600, "the first totals")
+        words = ["stop", "co-totals", "--checkpoint-dir", "checkpoints", "--savepoint", "kept"]
+        assert run([*TIDEGATE, *words], tmp_path).returncode == 0
+        assert job.process.wait(30) == 0, job.said
+    refused = run(command(kafka, inputs, output, 2, *of_backend), tmp_path)
+    assert refused.returncode == 2, refused.stderr
+    assert "keys without partitions in" in refused.stderr, refused.stderr
+    operators = {"totals": tg.OperatorRows({}, (), key=str, partitions=PARTITIONS)}
+    tg.write_savepoint(tmp_path / "placed", base=tmp_path / "kept", operators=operators)
+    send(kafka, inputs[0], orders(600, 600))
+    with going(command(kafka, inputs, output, 3, *of_backend, "--from-savepoint", "placed"), tmp_path) as job:
+        job.wait_until(lambda: sum(map(len, totals_in(kafka, output).values())) >= 1200, "the other totals")
+        job.stop()
+    assert totals_in(kafka, output) == totals_of([*orders(0, 600), *orders(600, 600)])
+
+
 # ---- what is not as the program says ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     "parallelism", [2, pytest.param(1, marks=pytest.mark.slow), pytest.param(4, marks=pytest.mark.slow)]
 )
-def test_a_topic_of_another_partitioner_is_refused_before_any_output_and_right_when_it_is_named(
+def test_S24_a_topic_of_another_partitioner_is_refused_before_any_output_and_right_when_it_is_named(
     kafka: Broker, tmp_path: Path, parallelism: int
 ) -> None:
     inputs, output = topics(kafka)
@@ -299,7 +324,7 @@ def test_as_long_as_there_is_no_key_the_program_may_say_something_else(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("partitions", [3, 8])
-def test_a_topic_with_other_partitions_is_refused_before_any_output(
+def test_S24_a_topic_with_other_partitions_is_refused_before_any_output(
     kafka: Broker, tmp_path: Path, partitions: int
 ) -> None:
     inputs, output = topics(kafka, partitions=partitions)
@@ -312,7 +337,7 @@ def test_a_topic_with_other_partitions_is_refused_before_any_output(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("is_written_to", [False, True])
-def test_a_topic_that_grows_stops_the_job_with_what_was_right_until_then(
+def test_S24_a_topic_that_grows_stops_the_job_with_what_was_right_until_then(
     kafka: Broker, tmp_path: Path, is_written_to: bool
 ) -> None:
     """Whether it is seen at a look for partitions, or producers know it first."""
@@ -337,7 +362,7 @@ def test_a_topic_that_grows_stops_the_job_with_what_was_right_until_then(
 
 
 @pytest.mark.slow
-def test_the_way_out_of_a_topic_that_has_grown_keeps_state_and_positions(kafka: Broker, tmp_path: Path) -> None:
+def test_S24_the_way_out_of_a_topic_that_has_grown_keeps_state_and_positions(kafka: Broker, tmp_path: Path) -> None:
     """As the guide says: one subtask, a savepoint, keys without partitions."""
     inputs, output = topics(kafka)
     sent = orders(0, 400)

@@ -61,14 +61,14 @@ def misplaced(seed: int) -> World:
 
 
 @pytest.mark.parametrize("seed", [1, 2, 4, 5])
-def test_an_input_with_other_partitions_than_the_keys_say_stops_the_job_before_any_output(seed: int) -> None:
+def test_S24_an_input_with_other_partitions_than_the_keys_say_stops_the_job_before_any_output(seed: int) -> None:
     """At every parallelism: seed 1 has one subtask alone."""
     made = misplaced(seed)
     assert "murmur2 it belongs to partition" in (made.run().violation or "")
     assert not any(made._ids_out())
 
 
-def test_without_the_check_the_wrong_totals_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_S24_without_the_check_the_wrong_totals_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PartitionCheck, "check", lambda self, keys: None)
     violations = [misplaced(seed).run().violation for seed in (2, 5)]
     assert all(violations), violations

@@ -177,7 +177,7 @@ class Stream(AsyncMethods[Record], BatchMethods[Record], Generic[Record]):
         self._add_function_operator(
             operator,
             "key_by",
-            lambda errors: KeyByOperator(selector, KeyChecker(operator, key_type).check, errors),
+            lambda errors: KeyByOperator(selector, KeyChecker(operator, key_type, co_partitioned).check, errors),
             self._builder.node(self._operator).parallelism,
             on_error,
             key_type=declared,

@@ -230,6 +230,8 @@ class TaskBuilder:
             return None
         vertex, max_parallelism = parts.vertex, self._physical.max_parallelism
         reading = self._partition_read(parts, vertex.operators[: vertex.operators.index(node.name)])
+        if vertex.parallelism == 1 and reading is None:
+            return None
         return PartitionCheck(node.partitions, parts.id.subtask, vertex.parallelism, max_parallelism, reading).check
 
     def _partition_read(self, parts: TaskParts, before: Sequence[OperatorName]) -> Callable[[], int] | None:
