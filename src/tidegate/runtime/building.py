@@ -10,7 +10,7 @@ import msgspec
 from tidegate.checkpoint.store import CheckpointStore
 from tidegate.checkpoint.transactions import SinkTransactions
 from tidegate.clock import Clock
-from tidegate.elements import MIN_WATERMARK, Watermark
+from tidegate.elements import Watermark
 from tidegate.errors import Failure, InternalError, TidegateError, place
 from tidegate.event_time.progress import EventTimeProgress
 from tidegate.graph.logical import ErrorPolicy, LogicalGraph, LogicalNode
@@ -32,6 +32,7 @@ from tidegate.runtime.gate import InputGate
 from tidegate.runtime.local_copies import LocalCopies
 from tidegate.runtime.pacing import BatchPacer
 from tidegate.runtime.ports import AsyncCalls, Executor
+from tidegate.runtime.restored_times import restored_watermark
 from tidegate.runtime.router import Output
 from tidegate.runtime.sink_driver import SinkDriver
 from tidegate.runtime.snapshots import OperatorFiles, SnapshotWriter
@@ -116,7 +117,7 @@ class TaskBuilder:
         unkeyed = {node.name: OperatorStateBackend(node.name, id.subtask, vertex.parallelism) for node in nodes}
         inputs = self._physical.channels_into(id)
         options = self._deploy.options
-        watermark = self._watermark(vertex)
+        watermark = restored_watermark(self._graph, vertex, id.subtask, self._physical.max_parallelism, self._restored)
         progress = EventTimeProgress(nodes[0].watermarks, watermark) if nodes[0].watermarks is not None else None
         parts = TaskParts(
             id=id,
@@ -162,11 +163,6 @@ class TaskBuilder:
         copies = {name: self._copies.of(name, id.subtask) for name in vertex.operators} if self._copies else {}
         files = {name: OperatorFiles(store, id, name, attempt, options, copies.get(name)) for name in vertex.operators}
         return SnapshotWriter(id, files, options)
-
-    def _watermark(self, vertex: Vertex) -> int:
-        """How far those of its operators had come that are restored."""
-        restored = [self._restored[name].watermark for name in vertex.operators if name in self._restored]
-        return min(restored, default=MIN_WATERMARK)
 
     def _turns(self, id: TaskId, progress: EventTimeProgress) -> WatermarkTurns:
         def tell(watermark: Watermark) -> None:

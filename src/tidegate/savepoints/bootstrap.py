@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 import msgspec
 
 from tidegate.checkpoint.manifest import FORMAT, Manifest, OperatorRecord, SubtaskRecord
-from tidegate.checkpoint.protocol import OperatorSnapshot, StateHandle, StateInfo
+from tidegate.checkpoint.protocol import OperatorSnapshot, StateHandle, StateInfo, least_watermark
 from tidegate.checkpoint.store import checksum
 from tidegate.clock import Clock, SystemClock
 from tidegate.errors import InvalidError
@@ -136,7 +136,9 @@ class _Writing:
             # The type of the keys is known when all rows have been seen, which sorting them does.
             first = next(ordered, None)
             handles = self._write(record.name, chain(() if first is None else (first,), ordered), states, encoder)
-        subtasks = [self._without(subtask, given, encoder.key_type, states) for subtask in record.subtasks]
+        # Which subtask had a key is not known any more: none of them may be taken to have come further than all.
+        time = least_watermark(record.snapshots)
+        subtasks = [self._without(subtask, given, encoder.key_type, states, time) for subtask in record.subtasks]
         own = subtasks[0].snapshot
         elements = self._write_elements(record.name, encoder.wholes)
         own = msgspec.structs.replace(own, handles=handles, operator_handles=(*own.operator_handles, *elements))
@@ -165,7 +167,12 @@ class _Writing:
         return (self._writer.write_state(operator, write_operator_piece(wholes), NO_GROUPS, form=ELEMENTS),)
 
     def _without(
-        self, subtask: SubtaskRecord, given: OperatorRows, key_type: str, states: tuple[StateInfo, ...]
+        self,
+        subtask: SubtaskRecord,
+        given: OperatorRows,
+        key_type: str,
+        states: tuple[StateInfo, ...],
+        watermark: int | None,
     ) -> SubtaskRecord:
         """What is left of a subtask: its keyed state is written anew, for all subtasks together."""
         snapshot = subtask.snapshot
@@ -182,6 +189,7 @@ class _Writing:
             handles=(),
             operator_states=(*kept, *declared),
             operator_handles=self._write_elements(snapshot.name, wholes),
+            watermark=watermark,
         )
         return msgspec.structs.replace(subtask, snapshot=changed)
 
