@@ -1,6 +1,7 @@
 """Stored state as rows, without running the job: of a checkpoint or a savepoint, whatever backend wrote it.
 
-One key group is held at a time, so state may be larger than memory. Nothing stored is changed.
+One key group is held at a time, so state may be larger than memory; of co-partitioned keys that is what one partition
+has. Nothing stored is changed.
 """
 
 from collections.abc import Callable, Iterator, Mapping

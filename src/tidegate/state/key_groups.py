@@ -224,14 +224,12 @@ def _remedy(declared: KeyLayout | None, found: KeyLayout) -> str:
 
 class SubtaskCache:
     """The subtasks that have the groups of keys, remembered. For keys of one type only (`KeyChecker`): a dict takes 1
-    and True for one key. partitions: of co-partitioned keys."""
+    and True for one key. Co-partitioned keys go nowhere and need none."""
 
     __slots__ = ("_known",)
 
-    def __init__(
-        self, parallelism: int, max_parallelism: int, limit: int = 100_000, partitions: KeyPartitions | None = None
-    ) -> None:
-        self._known = _Known(parallelism, max_parallelism, limit, partitions)
+    def __init__(self, parallelism: int, max_parallelism: int, limit: int = 100_000) -> None:
+        self._known = _Known(parallelism, max_parallelism, limit)
 
     def subtasks(self, keys: list[Any]) -> list[SubtaskIndex]:
         """The subtask of each key. Raises InvalidError for what cannot be a key."""
@@ -244,23 +242,17 @@ class SubtaskCache:
 class _Known(dict[Any, SubtaskIndex]):
     """Starts anew when full: that computes each key once more, while evicting would cost something at each look."""
 
-    __slots__ = ("_limit", "_max_parallelism", "_parallelism", "_partitions")
+    __slots__ = ("_limit", "_max_parallelism", "_parallelism")
 
-    def __init__(self, parallelism: int, max_parallelism: int, limit: int, partitions: KeyPartitions | None) -> None:
+    def __init__(self, parallelism: int, max_parallelism: int, limit: int) -> None:
         super().__init__()
         self._parallelism = parallelism
         self._max_parallelism = max_parallelism
         self._limit = limit
-        self._partitions = partitions
 
     def __missing__(self, key: Any) -> SubtaskIndex:
-        found = subtask_of(self._group_of(key), self._parallelism, self._max_parallelism)
+        found = subtask_of(key_group(key, self._max_parallelism), self._parallelism, self._max_parallelism)
         if len(self) >= self._limit:
             self.clear()
         self[key] = found
         return found
-
-    def _group_of(self, key: Any) -> KeyGroup:
-        if self._partitions is None:
-            return key_group(key, self._max_parallelism)
-        return self._partitions.group_of(key, self._max_parallelism)

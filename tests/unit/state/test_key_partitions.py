@@ -13,7 +13,6 @@ from tidegate.ids import KeyGroup, SubtaskIndex
 from tidegate.state.chain import columns_of
 from tidegate.state.key_groups import (
     KeyChecker,
-    SubtaskCache,
     group_of_bytes,
     grouping_of,
     groups_of,
@@ -98,8 +97,6 @@ def test_only_str_and_bytes_have_a_partition(wrong: Any) -> None:
         FOUR.of(wrong)
     with pytest.raises(InvalidError):
         FOUR.group_of(wrong, 128)
-    with pytest.raises(InvalidError):
-        SubtaskCache(2, 128, partitions=FOUR).subtasks(["a", wrong])
 
 
 # ---- groups --------------------------------------------------------------------------------------------------------
@@ -131,16 +128,6 @@ def test_partitions_are_spread_over_subtasks_as_evenly_as_can_be_and_each_has_a_
     counts = [owners.count(SubtaskIndex(subtask)) for subtask in range(parallelism)]
     assert max(counts) - min(counts) <= 2
     assert max(counts) <= -(-given_.count // parallelism) + 1
-
-
-@given(st.lists(keys, max_size=30), partitions, st.integers(1, 400))
-def test_remembered_subtasks_are_those_of_the_partitions(
-    found: list[str | bytes], given_: KeyPartitions, parallelism: int
-) -> None:
-    cache = SubtaskCache(parallelism, 400, limit=4, partitions=given_)
-    expected = [subtask_of(given_.group_of(key, 400), parallelism, 400) for key in found]
-    assert cache.subtasks(found) == cache.subtasks(found) == expected
-    assert len(cache) <= 4
 
 
 @given(st.text(max_size=5), st.integers(1, 400), st.sampled_from(["", "str", "None"]))
