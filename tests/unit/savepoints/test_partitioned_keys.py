@@ -11,12 +11,13 @@ import tidegate as tg
 from tests.unit.savepoints.checkpoints import MAX_PARALLELISM, Job, restored
 from tidegate.checkpoint.manifest import Manifest
 from tidegate.checkpoint.protocol import StateHandle
-from tidegate.errors import InvalidError
+from tidegate.errors import CorruptError, InvalidError
 from tidegate.ids import OperatorName
 from tidegate.savepoints.bootstrap import write_savepoint
 from tidegate.savepoints.comparing import KeyChange, key_changes
 from tidegate.savepoints.exporting import export_savepoint
 from tidegate.savepoints.format import SavepointReader
+from tidegate.savepoints.keys import key_from_text, plain_key, stored_key
 from tidegate.savepoints.operator_rows import OperatorRows
 from tidegate.savepoints.places import StoredState, open_savepoint, open_stored, stored_checkpoint
 from tidegate.savepoints.reading import StateRows, list_states, read_state
@@ -25,6 +26,7 @@ from tidegate.state.backend import StoredFiles
 from tidegate.state.descriptors import InternalMapState
 from tidegate.state.key_groups import subtask_of
 from tidegate.state.key_partitions import CRC32, MURMUR2, KeyPartitions, partitioned_key_type
+from tidegate.state.key_types import parse_layout
 from tidegate.storage.local import LocalStorage
 
 FOUR = KeyPartitions(4, MURMUR2)
@@ -265,3 +267,20 @@ def test_differences_are_told_between_like_partitions_and_refused_between_others
         for one, other in ((after, open_stored(str(target))), (open_stored(str(target)), after)):
             with pytest.raises(InvalidError, match="operator 'totals' has keys of type"):
                 list(key_changes(one, other, tmp_path / "scratch"))
+
+
+def test_keys_are_written_on_a_command_line_and_in_tables_as_others(tmp_path: Path) -> None:
+    job = Job(tmp_path / "flows", Totals, key_type=TEXT)
+    fill(job, USERS[:3])
+    job.complete()
+    table = read_state(job.folder, "totals", state="total").arrow()
+    assert {row["key"]: row["total"] for row in table.to_pylist()} == {"user-0": 0, "user-1": 1, "user-2": 2}
+    layout = parse_layout(TEXT)
+    assert key_from_text("user-1", layout) == "user-1"
+    assert plain_key(stored_key("user-1", layout), layout) == "user-1"
+    as_bytes = parse_layout("bytes in 4 partitions by crc32")
+    assert plain_key(stored_key(key_from_text("dXNlcg==", as_bytes), as_bytes), as_bytes) == b"user"
+    with pytest.raises(InvalidError, match="None is not a key of type bytes in 4 partitions by crc32"):
+        stored_key(key_from_text("null", as_bytes), as_bytes)
+    with pytest.raises(CorruptError, match="not of type str in 4 partitions by murmur2"):
+        plain_key(b"n", layout)
