@@ -5,6 +5,8 @@ the user as key, so that what concerns one user is in one partition and in order
 
     tidegate dev-kafka --topic orders:4 --topic totals:4
     tidegate run examples/running_totals.py -p 2 -- --bootstrap localhost:9092 --input orders --output totals
+
+With --partitions 4 each worker reads the partitions of its users, and nothing goes between workers.
 """
 
 from argparse import ArgumentParser
@@ -40,6 +42,7 @@ def build(argv: list[str]) -> tg.Job:
     parser.add_argument("--output", required=True, metavar="TOPIC")
     parser.add_argument("--bounded", action="store_true", help="end where the input ends now")
     parser.add_argument("--from", dest="start", choices=("earliest", "latest"), default="earliest")
+    parser.add_argument("--partitions", type=int, metavar="N", help="of the input, which has the user as key (murmur2)")
     options = parser.parse_args(argv)
 
     job = tg.Job("running-totals")
@@ -48,7 +51,7 @@ def build(argv: list[str]) -> tg.Job:
     )
     sink = KafkaSink(options.bootstrap, options.output, key=user_of, value=tg.Json(Total))
     orders = job.source(source, name="orders")
-    by_user = orders.key_by(user_of, key_type=str)
+    by_user = orders.key_by(user_of, key_type=str, partitions=options.partitions)
     # What comes out for each order is Total(user, sum).
     by_user.aggregate(tg.aggregates.sum(amount_of, type=int), Total, name="totals").sink(sink, name="output")
     return job

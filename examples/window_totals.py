@@ -7,6 +7,8 @@ windows close.
 
     tidegate dev-kafka --topic orders:4 --topic totals:4
     tidegate run examples/window_totals.py -p 2 -- --bootstrap localhost:9092 --input orders --output totals
+
+With --partitions 4 each worker reads the partitions of its users, and nothing goes between workers.
 """
 
 from argparse import ArgumentParser
@@ -52,6 +54,7 @@ def build(argv: list[str]) -> tg.Job:
     parser.add_argument("--output", required=True, metavar="TOPIC")
     parser.add_argument("--bounded", action="store_true", help="end where the input ends now")
     parser.add_argument("--from", dest="start", choices=("earliest", "latest"), default="earliest")
+    parser.add_argument("--partitions", type=int, metavar="N", help="of the input, which has the user as key (murmur2)")
     parser.add_argument("--window", default="60s", metavar="DURATION")
     parser.add_argument("--out-of-orderness", default="5s", metavar="DURATION")
     options = parser.parse_args(argv)
@@ -63,7 +66,8 @@ def build(argv: list[str]) -> tg.Job:
     sink = KafkaSink(options.bootstrap, options.output, key=user_of, value=tg.Json(Total))
     in_time = tg.WatermarkStrategy.for_bounded_out_of_orderness(options.out_of_orderness)
     watermarks = in_time.with_timestamp_assigner(lambda order: order.ts)
-    by_user = job.source(source, name="orders", watermarks=watermarks).key_by(user_of, key_type=str)
+    orders = job.source(source, name="orders", watermarks=watermarks)
+    by_user = orders.key_by(user_of, key_type=str, partitions=options.partitions)
     windows = by_user.window(tg.TumblingEventTimeWindows(options.window))
     totals = windows.aggregate(AMOUNT, lambda user, window, total: Total(user, window.start, total), name="totals")
     totals.sink(sink, name="output")

@@ -39,6 +39,8 @@ class JobRun(NamedTuple):
     guarantee: Guarantee
     folder: Path
     """Empty, for this run alone: checkpoints, logs."""
+    partitions: int | None = None
+    """Of `source`, where each order is in the one that murmur2 gives its user, which is its key. None: nobody says."""
 
 
 class Command(NamedTuple):

@@ -110,6 +110,7 @@ class Measuring:
             checkpoint_seconds=plan.checkpoint_seconds,
             guarantee=plan.guarantee,
             folder=folder,
+            partitions=plan.data.partitions,
         )
         try:
             measured = self._run(system.command(run), run, output, output_records(plan.workload, plan.data))

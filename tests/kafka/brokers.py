@@ -153,9 +153,10 @@ class Broker:
         partition: int | None = None,
         headers: Sequence[Headers] | None = None,
         timestamps: Sequence[int] | None = None,
+        partitioner: str = "murmur2_random",
     ) -> None:
-        """Write records without a transaction; they are there when this returns."""
-        producer = Producer(self._configuration(enable_idempotence=True, partitioner="murmur2_random"))
+        """Write records without a transaction; they are there when this returns. partitioner: by librdkafka's name."""
+        producer = Producer(self._configuration(enable_idempotence=True, partitioner=partitioner))
         self._send(producer, topic, values, keys, partition, headers, timestamps)
 
     def produce_in_transaction(

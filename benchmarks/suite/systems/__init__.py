@@ -9,6 +9,7 @@ from tidegate.errors import InvalidError
 
 MODULES = {
     "tidegate": "tidegate",
+    "tidegate-exchange": "tidegate",
     "tidegate-librdkafka": "tidegate",
     "tidegate-batches": "tidegate",
     "bare-loop": "bare_loop",

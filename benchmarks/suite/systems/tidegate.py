@@ -21,17 +21,24 @@ _PROGRAMS = {
 _DELIVERY = {Guarantee.EXACTLY_ONCE: "", Guarantee.AT_LEAST_ONCE: "at-least-once"}
 
 
+EXCHANGE = "exchange"
+"""Of the system that does not say how its input is partitioned: records go to the worker of their key."""
+
+
 class Tidegate(NamedTuple):
-    """`client`: of Kafka; empty for the one that users get. `profile`: where worker 0 writes one, which is slow."""
+    """client: of Kafka; empty for the one that users get. exchanges: see `EXCHANGE`. profile: where worker 0 writes
+    one, which is slow."""
 
     name: str
     client: str = ""
+    exchanges: bool = False
     profile: Path | None = None
 
     @property
     def title(self) -> str:
         client = f", client={self.client!r}" if self.client else ""
-        return f"Tidegate {version('tidegate')}{client}"
+        exchange = " with an exchange by key" if self.exchanges else ""
+        return f"Tidegate {version('tidegate')}{exchange}{client}"
 
     @property
     def workloads(self) -> frozenset[Workload]:
@@ -52,12 +59,15 @@ class Tidegate(NamedTuple):
             "client": self.client or connection.DEFAULT_CLIENT,
             "confluent-kafka": version("confluent-kafka"),
             "aiokafka (codec)": version("aiokafka"),
+            "keys": "exchanged" if self.exchanges else "co-partitioned",
         }
 
     def command(self, run: JobRun) -> Command:
         options = ["--parallelism", str(run.slots), "--checkpoint-interval", f"{run.checkpoint_seconds:g}s"]
         options += ["--checkpoint-dir", str(run.folder / "checkpoints")]
         program = ["--bootstrap", run.bootstrap, "--input", run.source, "--output", run.sink, "--bounded"]
+        if run.workload is not Workload.FORWARD and run.partitions is not None and not self.exchanges:
+            program += ["--partitions", str(run.partitions)]
         path = str(EXAMPLES / _PROGRAMS[run.workload])
         arguments = [sys.executable, "-c", "from tidegate.cli.main import main; main()", "run", path]
         return Command([*arguments, *options, "--", *program], self._environment(run.guarantee), ends=True)
@@ -71,8 +81,10 @@ class Tidegate(NamedTuple):
 
 
 def system(name: str) -> Tidegate:
-    """`tidegate`, or with the name of a client behind it. Its modules are compiled, as they are where pip has installed
-    it: a Python that is told to keep no bytecode would compile them in each process of each run."""
+    """`tidegate`, or with the name of a client behind it, or with `exchange`. Its modules are compiled, as they are
+    where pip has installed it: a Python that is told to keep no bytecode would compile them in each process of each
+    run."""
     for folder in (Path(tidegate.__file__).parent, EXAMPLES):
         compileall.compile_dir(folder, quiet=1)
-    return Tidegate(name, name.removeprefix("tidegate").removeprefix("-"))
+    kind = name.removeprefix("tidegate").removeprefix("-")
+    return Tidegate(name, exchanges=True) if kind == EXCHANGE else Tidegate(name, kind)

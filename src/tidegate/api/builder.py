@@ -6,6 +6,7 @@ An operator can only be added after what it reads, so that order is topological.
 from tidegate.api.validation import check_broadcasts, check_graph, check_name
 from tidegate.errors import InvalidError
 from tidegate.graph.logical import InputEdge, LogicalGraph, LogicalNode
+from tidegate.graph.partitioned import check_partitions
 from tidegate.ids import JobName, OperatorName
 
 
@@ -46,4 +47,6 @@ class GraphBuilder:
         """The validated graph. Raises InvalidError."""
         check_graph(self.job, self._nodes, max_parallelism)
         check_broadcasts(self._broadcasts, self._nodes)
-        return LogicalGraph(self.job, tuple(self._nodes.values()))
+        graph = LogicalGraph(self.job, tuple(self._nodes.values()))
+        check_partitions(graph, max_parallelism)
+        return graph

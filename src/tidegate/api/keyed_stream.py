@@ -258,7 +258,8 @@ class KeyedStream(KeyedJoins[Key, T], Generic[Key, T]):
         return self._edge(), replace(other._edge(), input=1)
 
     def _edge(self) -> InputEdge:
-        return InputEdge(self._key_by, Partitioning.HASH)
+        is_exchanged = self._builder.node(self._key_by).partitions is None
+        return InputEdge(self._key_by, Partitioning.HASH if is_exchanged else Partitioning.FORWARD)
 
 
 def check_same_job(one: Any, other: Any) -> None:

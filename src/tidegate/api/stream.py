@@ -24,6 +24,7 @@ from tidegate.api.validation import (
     check_fails_on_error,
     check_function,
     check_instance,
+    check_key_partitions,
     check_key_type,
     check_not_aligned,
     check_parallelism,
@@ -46,6 +47,7 @@ from tidegate.operators.stateless import (
 )
 from tidegate.operators.user_code import OnError
 from tidegate.state.key_groups import KeyChecker
+from tidegate.state.key_partitions import KeyPartitions, partitioned_key_type
 
 T = TypeVar("T")
 Record = TypeVar("Record", covariant=True)
@@ -149,6 +151,8 @@ class Stream(AsyncMethods[Record], BatchMethods[Record], Generic[Record]):
         selector: Callable[[Record], Key],
         *,
         key_type: type[Key] | None = None,
+        partitions: int | None = None,
+        partitioner: Literal["murmur2", "crc32"] = "murmur2",
         name: str | None = None,
         on_error: OnErrorArgument = "fail",
     ) -> "KeyedStream[Key, Record]":
@@ -156,17 +160,28 @@ class Stream(AsyncMethods[Record], BatchMethods[Record], Generic[Record]):
 
         Keys are compared by how they are serialised and all have one type: `key_type`, or that of the first key. The
         selector runs where the records come from, as an operator called `<upstream>-key`.
+
+        `partitions`: the topics that the stream comes from have so many, and each record is in the one that the
+        `partitioner` of its producer gives the key: "murmur2" (Java's clients and Tidegate's) or "crc32" (librdkafka's,
+        so confluent-kafka's, unless they are told otherwise). Then nothing is sent between workers: each subtask reads
+        the partitions whose keys it has. The selector gives the key that the record has in the topic; keys are str or
+        bytes, which `key_type` says. Both become part of the keys' type and never change while there is state. A record
+        that is in another partition stops the job.
         """
         operator = self._builder.name("key_by", name, default=f"{self._operator}-key")
         check_function(operator, "key_by", selector)
         declared = check_key_type(operator, key_type)
+        co_partitioned = check_key_partitions(operator, declared, partitions, partitioner)
+        if co_partitioned is not None:
+            declared = partitioned_key_type(declared, co_partitioned)
         self._add_function_operator(
             operator,
             "key_by",
-            lambda errors: KeyByOperator(selector, KeyChecker(operator, key_type).check, errors),
+            lambda errors: KeyByOperator(selector, KeyChecker(operator, key_type, co_partitioned).check, errors),
             self._builder.node(self._operator).parallelism,
             on_error,
             key_type=declared,
+            partitions=co_partitioned,
         )
         return KeyedStream(self._builder, operator, self._behind)
 
@@ -293,6 +308,7 @@ class Stream(AsyncMethods[Record], BatchMethods[Record], Generic[Record]):
         parallelism: int | None,
         on_error: OnErrorArgument,
         key_type: str = "",
+        partitions: KeyPartitions | None = None,
     ) -> None:
         policy, tag = error_policy(operator, on_error)
         errors = OnError(skip=policy is ErrorPolicy.SKIP, tag=tag)
@@ -304,6 +320,7 @@ class Stream(AsyncMethods[Record], BatchMethods[Record], Generic[Record]):
                 check_parallelism(operator, parallelism),
                 factory=partial(make, errors),
                 key_type=key_type,
+                partitions=partitions,
                 side_outputs=(tag,) if tag is not None else (),
                 on_error=policy,
                 error_tag=tag,

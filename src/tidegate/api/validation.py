@@ -17,6 +17,7 @@ from tidegate.graph.logical import ErrorPolicy, InputEdge, LogicalNode, StateDec
 from tidegate.ids import OperatorName, is_name
 from tidegate.state.descriptors import StateDescriptor, ValueState, collect_descriptors
 from tidegate.state.key_groups import KeyChecker
+from tidegate.state.key_partitions import MURMUR2, KeyPartitions, partitioned_key_type
 
 _TAKES_ALL = ("flat_map", "map_batch", "process_batch")
 """Those that take all that their function yields."""
@@ -71,6 +72,23 @@ def check_key_type(operator: str, key_type: Any) -> str:
         return KeyChecker(operator, key_type).key_type
     except InvalidError as error:
         raise about(operator, error) from error
+
+
+def check_key_partitions(operator: str, key_type: str, partitions: Any, partitioner: Any) -> KeyPartitions | None:
+    """How the input partitions keys of the declared `key_type`; None where the program does not say that it does."""
+    if partitions is None:
+        if partitioner != MURMUR2:
+            raise InvalidError(
+                f"operator {operator} has partitioner={partitioner!r} and no partitions=",
+                remedy="Say how many partitions the topic has, too, or leave both out.",
+            )
+        return None
+    try:
+        declared = KeyPartitions.declared(partitions, partitioner)
+        partitioned_key_type(key_type, declared)
+    except InvalidError as error:
+        raise about(operator, error) from error
+    return declared
 
 
 def check_instance(operator: str, what: str, thing: object, methods: tuple[str, ...]) -> None:

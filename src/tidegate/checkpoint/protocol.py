@@ -17,6 +17,7 @@ The ordering rules, each enforced in the module that is named:
 operator at the command line may decide otherwise; see `OperatorDecision`.)
 """
 
+from collections.abc import Sequence
 from typing import Any, final
 
 import msgspec
@@ -117,6 +118,12 @@ class OperatorSnapshot(msgspec.Struct, frozen=True):
     @property
     def all_handles(self) -> tuple[StateHandle, ...]:
         return self.handles + self.operator_handles
+
+
+def least_watermark(snapshots: Sequence[OperatorSnapshot]) -> int | None:
+    """How far all of these had come in event time; None when one of them, or nobody, knew."""
+    known = [snapshot.watermark for snapshot in snapshots if snapshot.watermark is not None]
+    return min(known) if known and len(known) == len(snapshots) else None
 
 
 class RecoverySpec(msgspec.Struct, frozen=True):

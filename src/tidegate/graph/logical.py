@@ -15,6 +15,7 @@ import xxhash
 from tidegate.event_time.strategies import WatermarkStrategy
 from tidegate.ids import JobName, OperatorName
 from tidegate.operators.contracts import OperatorFactory, Sink, Source
+from tidegate.state.key_partitions import KeyPartitions
 
 
 class Partitioning(Enum):
@@ -81,10 +82,13 @@ class LogicalNode:
     sink: Sink | None = None
     factory: OperatorFactory | None = None
     keyed: bool = False
-    """Has keyed state: its inputs are partitioned by HASH, but for one that is broadcast."""
+    """Has keyed state: its inputs are partitioned by HASH, or FORWARD where all come from a `key_by` with partitions;
+    but for one that is broadcast."""
     states: tuple[StateDeclaration, ...] = ()
     key_type: str = ""
     """Of a `key_by` that declares one: the type of its keys, as checkpoints spell it."""
+    partitions: KeyPartitions | None = None
+    """Of a `key_by` whose keys the partitions of the input already keep together: nothing is exchanged behind it."""
     side_outputs: tuple[str, ...] = ()
     on_error: ErrorPolicy = ErrorPolicy.FAIL
     error_tag: str | None = None
@@ -126,8 +130,14 @@ class LogicalGraph:
 
     def key_types(self, node: LogicalNode) -> tuple[str, ...]:
         """What is declared of the keys that a keyed operator gets."""
-        keyed = {edge.upstream for edge in node.inputs if edge.partitioning is Partitioning.HASH}
-        return tuple(other.key_type for other in self.nodes if other.name in keyed and other.key_type)
+        return tuple(key_by.key_type for key_by in self.key_bys(node) if key_by.key_type)
+
+    def key_bys(self, node: LogicalNode) -> tuple[LogicalNode, ...]:
+        """What gives the records of a keyed operator their keys; none for another operator."""
+        if not node.keyed:
+            return ()
+        upstream = {edge.upstream for edge in node.inputs if edge.partitioning is not Partitioning.BROADCAST}
+        return self.select(lambda other: other.name in upstream)
 
     def fingerprint(self) -> Fingerprint:
         """Names, kinds, states, edges; nothing that depends on the process."""
@@ -141,6 +151,7 @@ def _describe(node: LogicalNode) -> str:
     parts = [f"{node.kind} {node.name}"]
     parts += [f"from {inputs}"] if inputs else []
     parts += [f"state {states}"] if states else []
+    parts += [f"keys in {node.partitions}"] if node.partitions else []
     parts += [f"parallelism {node.parallelism}"] if node.parallelism else []
     parts += [f"watermarks {node.watermarks}"] if node.watermarks else []
     parts += [f"side outputs {', '.join(node.side_outputs)}"] if node.side_outputs else []

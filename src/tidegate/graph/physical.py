@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import msgspec
 
 from tidegate.graph.logical import LogicalGraph, LogicalNode, Partitioning
+from tidegate.graph.partitioned import check_widths
 from tidegate.ids import OperatorName, SubtaskIndex, TaskId, VertexName, WorkerIndex
 
 
@@ -103,8 +104,10 @@ def worker_of(task: TaskId) -> WorkerIndex:
 def build_physical(graph: LogicalGraph, parallelism: int, max_parallelism: int) -> PhysicalGraph:
     """Chain what can be chained: an operator joins its upstream's chain when it is the only consumer of the upstream's
     main output, has no other input, makes no watermarks and no asynchronous calls, the edge is FORWARD (or both ends
-    have one subtask), and parallelism is equal."""
+    have one subtask), and parallelism is equal. Raises InvalidError where keys that the input partitions cannot be so
+    at this parallelism."""
     width = {node.name: node.parallelism or parallelism for node in graph.nodes}
+    check_widths(graph, width)
     head: dict[OperatorName, OperatorName] = {}
     for node in graph.nodes:
         upstream = _chained_to(node, graph, width)

@@ -47,6 +47,8 @@ class OperatorContext(msgspec.Struct, frozen=True):
     """What the restored operator had reached in event time, in all its subtasks."""
     reached: Callable[[Any], int] | None = None
     """What that old subtask had reached that had a key; None when it is `watermark` for all keys."""
+    check_keys: Callable[[list[Any]], None] | None = None
+    """Of a `key_by` with partitions: raises InvalidError when one of these is a key of other subtasks."""
 
 
 class Operator(Protocol):

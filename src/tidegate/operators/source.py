@@ -34,6 +34,8 @@ class SourceInput:
         self._reader = reader
         self._pauses = reader.pause_or_resume_splits if isinstance(reader, PausingReader) else None
         self._progress = progress
+        self.reading = ""
+        """The split whose records were read last, and are given to the chain before more is read."""
         self._is_aligned = progress is not None and progress.strategy.alignment is not None
         self._splits: dict[str, SplitState] = {}
         self._unfinished = 0
@@ -91,6 +93,7 @@ class SourceInput:
         self._splits[split.id] = msgspec.structs.replace(
             split, position=fetched.next_position, finished=fetched.finished
         )
+        self.reading = split.id
         if self._progress is not None:
             self._progress.reading = split.id
             if fetched.finished:

@@ -91,7 +91,8 @@ class FilterOperator(FunctionOperator):
 
 
 class KeyByOperator(FunctionOperator):
-    """Emits the records with their keys; `check_keys` raises InvalidError when one cannot be a key."""
+    """Emits the records with their keys; `check_keys` raises InvalidError when one cannot be a key. So does that of the
+    context when one is a key of another subtask, whatever `on_error` says: it is not the record that is wrong."""
 
     def __init__(
         self, function: Callable[[Any], Any], check_keys: Callable[[list[Any]], object], on_error: OnError = FAIL
@@ -101,8 +102,11 @@ class KeyByOperator(FunctionOperator):
 
     def process(self, batch: Batch) -> list[Batch]:
         keys, kept, rejected = self._call_each(batch)
+        check_own = self._context.check_keys
         try:
             self._check_keys(keys)
+            if check_own is not None:
+                check_own(keys)
         except InvalidError as error:
             raise_user_error(error, self._context, "in key_by")
         return _non_empty(Batch(kept.values, keys, kept.timestamps)) + rejected

@@ -10,14 +10,16 @@ import msgspec
 from tidegate.checkpoint.store import CheckpointStore
 from tidegate.checkpoint.transactions import SinkTransactions
 from tidegate.clock import Clock
-from tidegate.elements import MIN_WATERMARK, Watermark
+from tidegate.elements import Watermark
 from tidegate.errors import Failure, InternalError, TidegateError, place
 from tidegate.event_time.progress import EventTimeProgress
 from tidegate.graph.logical import ErrorPolicy, LogicalGraph, LogicalNode
+from tidegate.graph.partitioned import is_from_one_split, split_places
 from tidegate.graph.physical import ChannelId, Edge, PhysicalGraph, Vertex, worker_of
-from tidegate.ids import OperatorName, TaskId, WorkerIndex
+from tidegate.ids import KeyGroup, OperatorName, TaskId, WorkerIndex
 from tidegate.operators.asynchronous import AsyncOperator
 from tidegate.operators.contracts import Operator, OperatorContext, SinkContext, SourceContext
+from tidegate.operators.partitioned import PartitionCheck
 from tidegate.operators.sink import SinkOperator
 from tidegate.operators.source import SourceInput, SourceOperator
 from tidegate.operators.timestamps import Timestamper, TimestampsOperator
@@ -30,6 +32,7 @@ from tidegate.runtime.gate import InputGate
 from tidegate.runtime.local_copies import LocalCopies
 from tidegate.runtime.pacing import BatchPacer
 from tidegate.runtime.ports import AsyncCalls, Executor
+from tidegate.runtime.restored_times import restored_watermark
 from tidegate.runtime.router import Output
 from tidegate.runtime.sink_driver import SinkDriver
 from tidegate.runtime.snapshots import OperatorFiles, SnapshotWriter
@@ -111,11 +114,11 @@ class TaskBuilder:
         vertex = self._physical.vertex(id.vertex)
         nodes = [self._graph.node(name) for name in vertex.operators]
         width = vertex.parallelism
-        keyed = {node.name: self._backends.make(node.name, id.subtask, width) for node in nodes if node.keyed}
+        keyed = {node.name: self._keyed(node, id, width) for node in nodes if node.keyed}
         unkeyed = {node.name: OperatorStateBackend(node.name, id.subtask, vertex.parallelism) for node in nodes}
         inputs = self._physical.channels_into(id)
         options = self._deploy.options
-        watermark = self._watermark(vertex)
+        watermark = restored_watermark(self._graph, vertex, id.subtask, self._physical.max_parallelism, self._restored)
         progress = EventTimeProgress(nodes[0].watermarks, watermark) if nodes[0].watermarks is not None else None
         parts = TaskParts(
             id=id,
@@ -136,7 +139,7 @@ class TaskBuilder:
         )
         late: list[Task] = []
         parts.sink_driver = self._sink_driver(nodes[-1], vertex, id, lambda: late[0])
-        contexts = [self._context(n, vertex, id, keyed.get(n.name), unkeyed[n.name], watermark) for n in nodes]
+        contexts = [self._context(n, parts, keyed.get(n.name), unkeyed[n.name]) for n in nodes]
         operators = [self._operator(n, parts, progress) for n in nodes]
         parts.operators = [(n.name, o, c) for n, o, c in zip(nodes, operators, contexts, strict=True)]
         if nodes[0].asynchronous is not None:
@@ -144,6 +147,10 @@ class TaskBuilder:
         task = Task(parts, self._ports.executor, self._ports.clock, self._ports.send_control)
         late.append(task)
         return task
+
+    def _keyed(self, node: LogicalNode, id: TaskId, parallelism: int) -> KeyedStateBackend:
+        types = [key_by.key_type for key_by in self._graph.key_bys(node) if key_by.partitions is not None]
+        return self._backends.make(node.name, id.subtask, parallelism, *types[:1])
 
     def _longest_batch(self, vertex: Vertex) -> int:
         """Of what its tasks begin at once: it comes to those behind them in one piece, whatever room they have."""
@@ -157,11 +164,6 @@ class TaskBuilder:
         copies = {name: self._copies.of(name, id.subtask) for name in vertex.operators} if self._copies else {}
         files = {name: OperatorFiles(store, id, name, attempt, options, copies.get(name)) for name in vertex.operators}
         return SnapshotWriter(id, files, options)
-
-    def _watermark(self, vertex: Vertex) -> int:
-        """How far those of its operators had come that are restored."""
-        restored = [self._restored[name].watermark for name in vertex.operators if name in self._restored]
-        return min(restored, default=MIN_WATERMARK)
 
     def _turns(self, id: TaskId, progress: EventTimeProgress) -> WatermarkTurns:
         def tell(watermark: Watermark) -> None:
@@ -202,34 +204,60 @@ class TaskBuilder:
     def _context(
         self,
         node: LogicalNode,
-        vertex: Vertex,
-        id: TaskId,
+        parts: TaskParts,
         keyed: KeyedStateBackend | None,
         unkeyed: OperatorStateBackend,
-        watermark: int,
     ) -> OperatorContext:
         return OperatorContext(
             job=self._deploy.job,
             operator=node.name,
-            subtask=id.subtask,
-            parallelism=vertex.parallelism,
+            subtask=parts.id.subtask,
+            parallelism=parts.vertex.parallelism,
             attempt=self._deploy.attempt,
             batch_size=self._deploy.options.batch_size,
             state=keyed,
             operator_state=unkeyed,
             clock=self._ports.clock,
-            watermark=watermark,
-            reached=self._reached(node.name, watermark),
+            watermark=parts.watermark,
+            reached=self._reached(node, parts.watermark),
+            check_keys=self._partition_check(node, parts),
         )
 
-    def _reached(self, name: OperatorName, watermark: int) -> Callable[[Any], int] | None:
+    def _reached(self, node: LogicalNode, watermark: int) -> Callable[[Any], int] | None:
         """How far each key's old subtask had come, where some were further than `watermark`: each has a source, or an
         idle input, of its own."""
-        watermarks = self._restored[name].watermarks if name in self._restored else {}
+        watermarks = self._restored[node.name].watermarks if node.name in self._restored else {}
         if all(one == watermark for one in watermarks.values()):
             return None
+        group_of = self._group_of(node)
+        return lambda key: watermarks.get(group_of(key), watermark)
+
+    def _group_of(self, node: LogicalNode) -> Callable[[Any], KeyGroup]:
         groups = self._physical.max_parallelism
-        return lambda key: watermarks.get(key_group(key, groups), watermark)
+        for key_by in self._graph.key_bys(node):
+            if (partitions := key_by.partitions) is not None:
+                return lambda key: partitions.group_of(key, groups)
+        return lambda key: key_group(key, groups)
+
+    def _partition_check(self, node: LogicalNode, parts: TaskParts) -> Callable[[list[Any]], None] | None:
+        if node.partitions is None:
+            return None
+        vertex, max_parallelism = parts.vertex, self._physical.max_parallelism
+        reading = self._partition_read(parts, vertex.operators[: vertex.operators.index(node.name)])
+        if vertex.parallelism == 1 and reading is None:
+            return None
+        return PartitionCheck(node.partitions, parts.id.subtask, vertex.parallelism, max_parallelism, reading).check
+
+    def _partition_read(self, parts: TaskParts, before: Sequence[OperatorName]) -> Callable[[], int] | None:
+        """From which partition comes what the operators `before` another one emit; None where that is not known, or
+        does not matter: with one subtask keys are right wherever they are, and only a job that begins is told."""
+        source, first = parts.source, self._graph.node(parts.vertex.operators[0])
+        places = split_places(self._graph, first, self._physical.max_parallelism)
+        if source is None or places is None or not is_from_one_split(self._graph, before):
+            return None
+        if parts.vertex.parallelism == 1 and self._deploy.restored:
+            return None
+        return lambda: places.partition(source.reading)
 
     def _source(
         self, node: LogicalNode, vertex: Vertex, id: TaskId, progress: EventTimeProgress | None

@@ -4,6 +4,7 @@ The checkpoint messages are in `checkpoint.protocol`; `docs/PROTOCOL.md` lists a
 doubled one does.
 """
 
+from collections.abc import Iterable
 from typing import TypeVar
 
 import msgspec
@@ -17,11 +18,22 @@ from tidegate.checkpoint.protocol import (
     OperatorSnapshot,
     SplitState,
     TriggerCheckpoint,
+    least_watermark,
 )
 from tidegate.elements import MIN_WATERMARK
 from tidegate.errors import Failure, InternalError
 from tidegate.graph.logical import Fingerprint
-from tidegate.ids import Attempt, CheckpointId, JobName, KeyGroup, LogInstance, OperatorName, TaskId, WorkerIndex
+from tidegate.ids import (
+    Attempt,
+    CheckpointId,
+    JobName,
+    KeyGroup,
+    LogInstance,
+    OperatorName,
+    SubtaskIndex,
+    TaskId,
+    WorkerIndex,
+)
 
 
 class RestoredOperator(msgspec.Struct, frozen=True):
@@ -35,18 +47,25 @@ class RestoredOperator(msgspec.Struct, frozen=True):
     @property
     def watermark(self) -> int:
         """How far all its old subtasks had come in event time."""
-        known = [snapshot.watermark for snapshot in self.snapshots]
-        return min((MIN_WATERMARK if one is None else one for one in known), default=MIN_WATERMARK)
+        return _known(least_watermark(self.snapshots))
+
+    def watermark_of(self, subtasks: Iterable[SubtaskIndex]) -> int:
+        """How far all of these old subtasks had come."""
+        return _known(least_watermark([self.snapshots[subtask] for subtask in subtasks]))
 
     @property
     def watermarks(self) -> dict[KeyGroup, int]:
         """How far that old subtask had come that had the group: of all groups of which there is state."""
         return {
-            KeyGroup(group): MIN_WATERMARK if snapshot.watermark is None else snapshot.watermark
+            KeyGroup(group): _known(snapshot.watermark)
             for snapshot in self.snapshots
             for handle in snapshot.handles
             for group in range(handle.first_group, handle.last_group + 1)
         }
+
+
+def _known(watermark: int | None) -> int:
+    return MIN_WATERMARK if watermark is None else watermark
 
 
 class RuntimeOptions(msgspec.Struct, frozen=True):

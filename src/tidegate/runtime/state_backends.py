@@ -17,7 +17,11 @@ ROCKSDB = "rocksdb"
 class StateBackends(Protocol):
     """Makes the backends of the tasks of one worker."""
 
-    def make(self, operator: OperatorName, subtask: SubtaskIndex, parallelism: int) -> KeyedStateBackend: ...
+    def make(
+        self, operator: OperatorName, subtask: SubtaskIndex, parallelism: int, key_type: str = ""
+    ) -> KeyedStateBackend:
+        """key_type: of the keys, where it was declared, as it is stored; co-partitioned keys must be."""
+        ...
 
     def tidy(self) -> None:
         """Remove what earlier attempts left on this machine. Blocks; nobody restores any more."""
@@ -32,12 +36,15 @@ class ObjectBackends:
         self._is_incremental = not deploy.options.state_in_job_manager
         self._checks_mutation = deploy.options.checks_mutation
 
-    def make(self, operator: OperatorName, subtask: SubtaskIndex, parallelism: int) -> KeyedStateBackend:
+    def make(
+        self, operator: OperatorName, subtask: SubtaskIndex, parallelism: int, key_type: str = ""
+    ) -> KeyedStateBackend:
         return ObjectStateBackend(
             operator,
             subtask,
             parallelism,
             self._max_parallelism,
+            key_type=key_type,
             is_incremental=self._is_incremental,
             checks_mutation=self._checks_mutation,
         )
@@ -56,9 +63,13 @@ class RocksBackends:
         self._max_parallelism = deploy.max_parallelism
         self._memory = RocksMemory(deploy.options.local_memory)
 
-    def make(self, operator: OperatorName, subtask: SubtaskIndex, parallelism: int) -> KeyedStateBackend:
+    def make(
+        self, operator: OperatorName, subtask: SubtaskIndex, parallelism: int, key_type: str = ""
+    ) -> KeyedStateBackend:
         folder = self._root / str(self._attempt) / f"{operator}.{subtask}"
-        return RocksStateBackend(operator, subtask, parallelism, self._max_parallelism, folder, self._memory)
+        return RocksStateBackend(
+            operator, subtask, parallelism, self._max_parallelism, folder, self._memory, key_type=key_type
+        )
 
     def tidy(self) -> None:
         remove_old_attempts(self._root, self._attempt)

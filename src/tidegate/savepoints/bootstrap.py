@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 import msgspec
 
 from tidegate.checkpoint.manifest import FORMAT, Manifest, OperatorRecord, SubtaskRecord
-from tidegate.checkpoint.protocol import OperatorSnapshot, StateHandle, StateInfo
+from tidegate.checkpoint.protocol import OperatorSnapshot, StateHandle, StateInfo, least_watermark
 from tidegate.checkpoint.store import checksum
 from tidegate.clock import Clock, SystemClock
 from tidegate.errors import InvalidError
@@ -47,8 +47,9 @@ def write_savepoint(
 
     operators: by name. base: a savepoint or a job's checkpoint (`checkpoint`; the newest if left out) of which all else
     is taken over: the operators that are not named here, also the sources with their positions, and of those that are
-    the states that are not declared here. drop: operators of `base` that are left out. job, max_parallelism: of `base`,
-    or else needed, and 128. It must be the job's: keys are given to groups by it.
+    the states that are not declared here, in the groups that the type of their keys here gives to them. drop: operators
+    of `base` that are left out. job, max_parallelism: of `base`, or else needed, and 128. It must be the job's: keys
+    are given to groups by it.
 
     Raises InvalidError, naming operator and key, for rows that do not fit; the target then holds nothing again.
     """
@@ -130,12 +131,14 @@ class _Writing:
         declared = tuple(one.info for one in given.descriptors.values() if one.is_keyed)
         states = (*kept, *declared)
         with TemporaryDirectory(prefix="rows-", dir=self._scratch) as folder:
-            rows = chain(self._kept(record, kept), encoder.keyed())
+            rows = chain(map(encoder.kept, self._kept(record, kept)), encoder.keyed())
             ordered = sort_by_group(rows, self._begun.max_parallelism, Path(folder))
             # The type of the keys is known when all rows have been seen, which sorting them does.
             first = next(ordered, None)
             handles = self._write(record.name, chain(() if first is None else (first,), ordered), states, encoder)
-        subtasks = [self._without(subtask, given, encoder.key_type, states) for subtask in record.subtasks]
+        # Which subtask had a key is not known any more: none of them may be taken to have come further than all.
+        time = least_watermark(record.snapshots)
+        subtasks = [self._without(subtask, given, encoder.key_type, states, time) for subtask in record.subtasks]
         own = subtasks[0].snapshot
         elements = self._write_elements(record.name, encoder.wholes)
         own = msgspec.structs.replace(own, handles=handles, operator_handles=(*own.operator_handles, *elements))
@@ -164,7 +167,12 @@ class _Writing:
         return (self._writer.write_state(operator, write_operator_piece(wholes), NO_GROUPS, form=ELEMENTS),)
 
     def _without(
-        self, subtask: SubtaskRecord, given: OperatorRows, key_type: str, states: tuple[StateInfo, ...]
+        self,
+        subtask: SubtaskRecord,
+        given: OperatorRows,
+        key_type: str,
+        states: tuple[StateInfo, ...],
+        watermark: int | None,
     ) -> SubtaskRecord:
         """What is left of a subtask: its keyed state is written anew, for all subtasks together."""
         snapshot = subtask.snapshot
@@ -181,6 +189,7 @@ class _Writing:
             handles=(),
             operator_states=(*kept, *declared),
             operator_handles=self._write_elements(snapshot.name, wholes),
+            watermark=watermark,
         )
         return msgspec.structs.replace(subtask, snapshot=changed)
 

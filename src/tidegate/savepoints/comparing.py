@@ -72,6 +72,7 @@ def key_changes(before: StoredState, after: StoredState, scratch: Path) -> Itera
         if _has_same_handles(old, new):
             continue
         layout = _layout(new) if new is not None and key_type_of(new) else _layout(old)
+        _check_partitions(name, before, old, after, new)
         yield from _keyed(
             name, layout, _groups(before, old, scratch / "before"), _groups(after, new, scratch / "after")
         )
@@ -88,6 +89,22 @@ def _has_same_handles(old: OperatorRecord | None, new: OperatorRecord | None) ->
 def _layout(record: OperatorRecord | None) -> KeyLayout:
     key_type = "" if record is None else key_type_of(record)
     return parse_layout(key_type) if key_type else ANY
+
+
+def _check_partitions(
+    name: OperatorName,
+    before: StoredState,
+    old: OperatorRecord | None,
+    after: StoredState,
+    new: OperatorRecord | None,
+) -> None:
+    types = [key_type_of(record) for record in (old, new) if record is not None]
+    if all(types) and len({parse_layout(key_type).partitions for key_type in types}) > 1:
+        raise InvalidError(
+            f"operator {name!r} has keys of type {types[0]} in {before.location} and of type {types[1]} in "
+            f"{after.location}",
+            remedy="Keys can be compared only where they were given to groups alike.",
+        )
 
 
 Values = dict[tuple[str, Any], bytes]

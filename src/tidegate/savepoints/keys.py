@@ -43,9 +43,10 @@ def plain_key(data: bytes, layout: KeyLayout) -> Any:
 
 
 def _may_be(tag: bytes, layout: KeyLayout) -> bool:
-    """Whether a scalar with that tag may stand for a key of type `layout`: None always, and a member's value."""
+    """Whether a scalar with that tag may stand for a key of type `layout`: None for all but co-partitioned keys, and a
+    member's value."""
     if tag == NONE or layout == ANY:
-        return True
+        return layout.partitions is None
     return layout.name in _CLASSES and layout.parts is None and tag in SCALARS[_CLASSES[layout.name]].tags
 
 
@@ -54,7 +55,7 @@ def _may_be(tag: bytes, layout: KeyLayout) -> bool:
 
 def stored_key(key: Any, layout: KeyLayout) -> bytes:
     """The canonical bytes of a key of type `layout`, plain or as the program has it. Raises InvalidError."""
-    if key is None:
+    if key is None and layout.partitions is None:
         return NONE
     if layout.parts is not None and isinstance(key, Mapping | list | tuple) and not hasattr(key, "_fields"):
         return _stored_parts(key, layout, layout.parts)

@@ -13,8 +13,10 @@ from tidegate.savepoints.reading import key_type_of
 from tidegate.savepoints.values import LISTS, MAPS
 from tidegate.serializers import join_elements, split_elements
 from tidegate.state.descriptors import MapState, StateDescriptor, collect_descriptors
-from tidegate.state.key_groups import KeyChecker, group_of_bytes
-from tidegate.state.keys import encode_key
+from tidegate.state.key_groups import KeyChecker, grouping_of
+from tidegate.state.key_partitions import MURMUR2, KeyPartitions
+from tidegate.state.key_types import parse_layout
+from tidegate.state.keys import NONE, encode_key
 from tidegate.state.pieces import StoredRow
 
 
@@ -23,19 +25,29 @@ class OperatorRows:
 
     states: the class of its function, or declarations by name. rows: what `read_state` gives, `{"key": "ann", "state":
     "total", "value": 12}`, one for each key and state: a list for a list state, a dict for a map state, the accumulator
-    for an aggregating state; of state without keys, without a key. key: the type of its keys; that of the first key if
-    left out. Raises InvalidError for what declares no state.
+    for an aggregating state; of state without keys, without a key. key: the type of its keys; if left out, that of the
+    savepoint that is taken over, or of the first key. partitions, partitioner: as `key_by` has them; together with
+    `key` they say how keys are given to groups, also those of states that are taken over. With `key` there need be no
+    state: `OperatorRows({}, (), key=str, partitions=8)` takes over all states for an input of 8 partitions.
+    Raises InvalidError for what declares nothing, or partitions without a number and a partitioner that are known.
     """
 
     def __init__(
-        self, states: type | Mapping[str, StateDescriptor[Any]], rows: Iterable[Mapping[str, Any]], *, key: Any = None
+        self,
+        states: type | Mapping[str, StateDescriptor[Any]],
+        rows: Iterable[Mapping[str, Any]],
+        *,
+        key: Any = None,
+        partitions: int | None = None,
+        partitioner: str = MURMUR2,
     ) -> None:
         found = collect_descriptors(states).values() if isinstance(states, type) else _named(states)
         self.descriptors = {descriptor.name: descriptor for descriptor in found}
-        if not self.descriptors:
+        if not self.descriptors and key is None:
             raise InvalidError(f"{states} declares no state", remedy="Give the class of the operator's function.")
         self.rows = rows
         self.key = key
+        self.partitions = None if partitions is None else KeyPartitions.declared(partitions, partitioner)
 
 
 def _named(states: Mapping[str, StateDescriptor[Any]]) -> Iterator[StateDescriptor[Any]]:
@@ -56,9 +68,9 @@ class RowEncoder:
     def __init__(self, record: OperatorRecord, given: OperatorRows, max_parallelism: int) -> None:
         self._operator = record.name
         self._given = given
-        self._max_parallelism = max_parallelism
-        self._checker = KeyChecker(record.name, given.key)
-        self._checker.expect(key_type_of(record))
+        self._checker = _checker(record, given, max_parallelism)
+        self._grouping = grouping_of(self._checker.key_type, max_parallelism)
+        self._takes_none = given.partitions is None
         self._wholes: dict[str, bytes] = {}
 
     @property
@@ -77,7 +89,17 @@ class RowEncoder:
             encoded = encode_key(key)
             value = self._value(descriptor, row)
             if value is not None:
-                yield StoredRow(descriptor.name, group_of_bytes(encoded, self._max_parallelism), encoded, value)
+                yield StoredRow(descriptor.name, self._grouping.group_of(encoded), encoded, value)
+
+    def kept(self, row: StoredRow) -> StoredRow:
+        """A row that is taken over, in the group that its key has here. Raises InvalidError for one that has none."""
+        if row.key == NONE and not self._takes_none:
+            raise InvalidError(
+                f"state {row.state} has something for the key None, which is in no partition",
+                remedy="Leave partitions= out, or give the state's rows without that one.",
+                where=place(self._operator),
+            )
+        return row._replace(group=self._grouping.group_of(row.key))
 
     @property
     def wholes(self) -> list[tuple[str, bytes]]:
@@ -118,6 +140,20 @@ class RowEncoder:
         except InvalidError as error:
             where = place(self._operator) + (f", key {row['key']!r}" if descriptor.is_keyed else "")
             raise InvalidError(error.failure.message, remedy=error.failure.remedy, where=where) from error
+
+
+def _checker(record: OperatorRecord, given: OperatorRows, max_parallelism: int) -> KeyChecker:
+    """Of the keys of an operator: what was given of their type holds, and what is taken over fits into it."""
+    base = key_type_of(record)
+    if given.key is None and given.partitions is None:
+        return KeyChecker.of_type(record.name, base)
+    if given.partitions is not None:
+        given.partitions.require_groups(max_parallelism, place(record.name))
+    checker = KeyChecker(record.name, given.key, given.partitions)
+    if base:
+        # Rows that are taken over get the groups that their keys have here.
+        checker.expect_layout(parse_layout(base)._replace(partitions=given.partitions))
+    return checker
 
 
 def _encode(descriptor: StateDescriptor[Any], value: Any) -> bytes | None:

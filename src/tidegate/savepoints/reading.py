@@ -1,6 +1,7 @@
 """Stored state as rows, without running the job: of a checkpoint or a savepoint, whatever backend wrote it.
 
-One key group is held at a time, so state may be larger than memory. Nothing stored is changed.
+One key group is held at a time, so state may be larger than memory; of co-partitioned keys that is what one partition
+has. Nothing stored is changed.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -18,7 +19,7 @@ from tidegate.savepoints.places import StoredState, open_stored
 from tidegate.savepoints.rows import by_group, read_operator
 from tidegate.savepoints.values import Decode, plain_value, typed_value
 from tidegate.state.descriptors import StateDescriptor, collect_descriptors
-from tidegate.state.key_groups import group_of_bytes, merge_key_types
+from tidegate.state.key_groups import grouping_of, merge_key_types
 from tidegate.state.key_types import ANY, KeyLayout, decode_keys, parse_layout
 from tidegate.state.operator_pieces import read_operator_piece
 from tidegate.state.pieces import StoredRow
@@ -158,7 +159,7 @@ class StateRows:
             return
         groups = range(self.max_parallelism)
         if self._key is not None:
-            group = group_of_bytes(self._key, self.max_parallelism)
+            group = grouping_of(self.key_type, self.max_parallelism).group_of(self._key)
             groups = range(group, group + 1)
         with TemporaryDirectory(prefix="tidegate-") as scratch:
             rows = read_operator(self.record, self.stored.files, groups, Path(scratch))

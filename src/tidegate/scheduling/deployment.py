@@ -29,6 +29,7 @@ from tidegate.checkpoint.recovery import PATIENCE
 from tidegate.clock import Now
 from tidegate.errors import ErrorKind, Failure, place
 from tidegate.graph.logical import Fingerprint, LogicalGraph, LogicalNode
+from tidegate.graph.partitioned import split_places
 from tidegate.graph.physical import PhysicalGraph
 from tidegate.ids import Attempt, CheckpointId, LogInstance, OperatorName, TaskId, VertexName, WorkerIndex
 from tidegate.operators.contracts import starts_at_end
@@ -176,12 +177,16 @@ class Deployment:
     def _enumerator(self, node: LogicalNode) -> SplitEnumerator:
         assert node.source is not None
         record = self._manifest.operator(node.name) if self._manifest else None
+        parallelism = self._vertex_parallelism(node.name)
+        # With one subtask a key is right wherever it is: so a topic that has grown can be gone on with and left.
+        is_placed = parallelism > 1 or self._manifest is None
         return SplitEnumerator(
             node.name,
-            parallelism=self._vertex_parallelism(node.name),
+            parallelism=parallelism,
             restored=record.splits if record else None,
             rediscovers=node.source.discovery_interval is not None and not node.source.bounded,
             bounded=node.source.bounded,
+            places=split_places(self._graph, node, self._physical.max_parallelism) if is_placed else None,
         )
 
     def _begins_at_end(self, node: LogicalNode) -> bool:
@@ -256,6 +261,8 @@ class Deployment:
             if enumerator.needs_discovery:
                 wait = self._undiscovered[name] = Wait(f"the splits of source {name}", now)
                 outcomes += [Discover(self.attempt, name, enumerator.known), wait.next]
+            elif (failure := enumerator.failure) is not None:
+                return [AttemptFailed(failure)]
             else:
                 outcomes += self._assign(enumerator)
         # Last: what the owner asks for now goes to the sources behind the splits that they have been given.
@@ -266,6 +273,8 @@ class Deployment:
     def discovered(self, operator: OperatorName, splits: Sequence[SplitState], now: Now) -> list[Outcome]:
         enumerator = self._enumerators[operator]
         enumerator.discovered(splits)
+        if (failure := enumerator.failure) is not None:
+            return [AttemptFailed(failure)]
         self._undiscovered.pop(operator, None)
         return [*self._assign(enumerator), *self._look_again(operator, now), *self._begin_checkpoints(now)]
 

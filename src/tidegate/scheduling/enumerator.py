@@ -4,6 +4,9 @@ I/O.
 A split is always in exactly one place: here (`unassigned`), or in the reader it was sent to. After a restore every
 split that the checkpoint knew comes back here with its position and is assigned anew, so parallelism may differ.
 Positions are numbers before a split is handed out; a split is never discovered twice.
+
+Where keys are declared to be partitioned by the input, the partition of a split alone says who reads it: the subtask
+that has the state of its keys, in each attempt and at each parallelism.
 """
 
 from collections.abc import Sequence
@@ -11,7 +14,9 @@ from collections.abc import Sequence
 import msgspec
 
 from tidegate.checkpoint.protocol import SplitState
+from tidegate.errors import Failure, InvalidError, place
 from tidegate.ids import OperatorName, SubtaskIndex
+from tidegate.operators.partitioned import SplitPlaces
 
 
 class Assignment(msgspec.Struct, frozen=True):
@@ -24,7 +29,7 @@ class Assignment(msgspec.Struct, frozen=True):
 
 class SplitEnumerator:
     """`restored`: the splits of the restored checkpoint, None for a start without state. `rediscovers`: whether the
-    source is looked at again later for new splits."""
+    source is looked at again later for new splits. `places`: of one whose splits are assigned by partition."""
 
     def __init__(
         self,
@@ -33,9 +38,11 @@ class SplitEnumerator:
         restored: Sequence[SplitState] | None,
         rediscovers: bool,
         bounded: bool,
+        places: SplitPlaces | None = None,
     ) -> None:
         self.operator = operator
         self._rediscovers = rediscovers
+        self._places = places
         self._load = [0] * parallelism
         self._waiting = sorted(restored or (), key=lambda split: split.id)
         self._known = {split.id: None for split in self._waiting}
@@ -68,13 +75,23 @@ class SplitEnumerator:
                 self._known[split.id] = None
                 self._waiting.append(split)
 
+    @property
+    def failure(self) -> Failure | None:
+        """Why what waits cannot be handed out: keys are declared to be in other partitions than there are."""
+        if self._places is None or not self._waiting:
+            return None
+        try:
+            self._places.check(self._known)
+        except InvalidError as error:
+            return msgspec.structs.replace(error.failure, where=place(self.operator))
+        return None
+
     def assign(self) -> list[Assignment]:
-        """Hand out everything that waits, to the readers with the fewest splits; say so when nothing will follow."""
+        """Hand out everything that waits, to the readers with the fewest splits or by partition; say so when nothing
+        will follow."""
         given: dict[int, list[SplitState]] = {}
         for split in self._waiting:
-            subtask = min(range(len(self._load)), key=lambda i: (self._load[i], i))
-            self._load[subtask] += 1
-            given.setdefault(subtask, []).append(split)
+            given.setdefault(self._reader(split), []).append(split)
         self._waiting = []
         is_last = (self._has_looked or not self.needs_discovery) and not self._rediscovers and not self._told_no_more
         self._told_no_more = self._told_no_more or is_last
@@ -83,3 +100,10 @@ class SplitEnumerator:
         self._told_first = self._told_first or is_first
         subtasks = range(len(self._load)) if is_last or is_first else sorted(given)
         return [Assignment(SubtaskIndex(i), tuple(given.get(i, ())), is_last) for i in subtasks]
+
+    def _reader(self, split: SplitState) -> int:
+        if self._places is not None:
+            return self._places.subtask(split.id, len(self._load))
+        subtask = min(range(len(self._load)), key=lambda i: (self._load[i], i))
+        self._load[subtask] += 1
+        return subtask

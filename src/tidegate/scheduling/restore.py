@@ -13,6 +13,7 @@ from tidegate.runtime.control import RestoredOperator
 from tidegate.scheduling.settings import JobSettings
 from tidegate.serializers import check_evolution
 from tidegate.state.key_groups import groups_of, merge_key_types
+from tidegate.state.key_types import ANY, KeyLayout, parse_layout
 
 _GO_BACK = (
     "Run the program that wrote it, give --allow-non-restored-state to drop what it has no place for, or start with "
@@ -90,16 +91,44 @@ def _check_operator(record: OperatorRecord, node: LogicalNode, what: str) -> Non
 
 
 def _check_keys(record: OperatorRecord, declared: tuple[str, ...], what: str) -> None:
-    """A key's type decides where its state is, so it never changes. One that is not declared shows with the first
-    key."""
-    for stored in dict.fromkeys(snapshot.key_type for snapshot in record.snapshots):
-        for key_type in declared:
+    """A key's type decides where its state is, so it never changes as long as there is any. One that is not declared
+    shows with the first key."""
+    for stored in dict.fromkeys(one.key_type for one in record.snapshots if one.key_type and one.handles):
+        for key_type in declared or ("",):
+            _check_partitions(record, stored, key_type, what)
             if merge_key_types(stored, key_type) is None:
                 raise InvalidError(
                     f"operator {record.name!r} has keys of type {stored} in {what}, and of type {key_type} in the "
                     "program",
                     remedy="A key can never change its type: convert it in key_by, or give the operator another name.",
                 )
+
+
+def _check_partitions(record: OperatorRecord, stored: str, declared: str, what: str) -> None:
+    """Partitions decide where a key's state is, as its type does; what is not declared is not co-partitioned."""
+    then, now = parse_layout(stored), parse_layout(declared) if declared else ANY
+    if then.partitions != now.partitions:
+        raise InvalidError(
+            f"operator {record.name!r} has {_partitions(then)} in {what}, and {_partitions(now)} in the program",
+            remedy=f"{_as_before(then)}, give the operator another name, or write the state anew: write_savepoint with "
+            f"{_written_anew(then, now)} gives all its keys to other groups.",
+        )
+
+
+def _partitions(layout: KeyLayout) -> str:
+    return "keys without partitions" if layout.partitions is None else f"keys in {layout.partitions}"
+
+
+def _as_before(layout: KeyLayout) -> str:
+    if layout.partitions is None:
+        return "Leave partitions= out of key_by"
+    return f"Give key_by partitions={layout.partitions.count} and partitioner={layout.partitions.partitioner!r} again"
+
+
+def _written_anew(stored: KeyLayout, declared: KeyLayout) -> str:
+    now = declared.partitions
+    arguments = "" if now is None else f", partitions={now.count}, partitioner={now.partitioner!r}"
+    return f"OperatorRows({{}}, (), key={stored.name}{arguments})"
 
 
 def _check_bounds(record: OperatorRecord, is_bounded: bool, what: str) -> None:

@@ -11,7 +11,7 @@ from tidegate.checkpoint.protocol import OperatorSnapshot, StateHandle
 from tidegate.errors import CorruptError, InternalError
 from tidegate.ids import KeyGroup
 from tidegate.state.backend import PIECE, StoredFiles
-from tidegate.state.key_groups import group_of_bytes
+from tidegate.state.key_groups import grouping_of
 from tidegate.state.pieces import Column, Piece, PieceHeader, StoredRow
 
 Entries = dict[bytes, bytes | None]
@@ -37,11 +37,12 @@ def open_piece(handle: StateHandle, files: StoredFiles) -> Piece:
 
 def columns_of(piece: Piece, group: KeyGroup, states: Sequence[str] | None) -> Iterator[tuple[str, Column]]:
     """The columns of one group. Raises CorruptError for keys of another group and for states not among `states`."""
+    grouping = grouping_of(piece.header.key_type, piece.header.max_parallelism)
     for name, column in piece.columns(group):
         if states is not None and name not in states:
             raise CorruptError(f"stored state {name} is not among the states of its checkpoint")
         for keys in (column.keys, column.removed):
-            if keys and group_of_bytes(keys[0], piece.header.max_parallelism) != group:
+            if keys and grouping.group_of(keys[0]) != group:
                 raise CorruptError(f"a stored key of state {name} is not of group {group}")
         yield name, column
 

@@ -1,15 +1,19 @@
 """Key groups: the fixed number of buckets into which keys fall, and which subtask has which of them.
 
-A key's group depends on its canonical bytes and on `max_parallelism` alone: on no seed, process or parallelism.
+A key's group depends on its canonical bytes and on `max_parallelism` alone: on no seed, process or parallelism. Of
+co-partitioned keys it depends on the number of partitions and on the partitioner as well, which their type names.
 Changing anything here makes stored state unreachable; a test holds the groups of some keys for ever.
 """
 
-from typing import Any
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, NamedTuple, Protocol
 
 import xxhash
 
-from tidegate.errors import InvalidError, place
+from tidegate.errors import CorruptError, InvalidError, place
 from tidegate.ids import KeyGroup, SubtaskIndex
+from tidegate.state.key_partitions import KeyPartitions, partition_function, partitioned_key_type
 from tidegate.state.key_types import (
     ANY,
     KeyLayout,
@@ -17,16 +21,19 @@ from tidegate.state.key_types import (
     key_type_name,
     layout_of,
     parse_layout,
+    scalar_class,
     shape_of,
     unify,
 )
-from tidegate.state.keys import encode_key
+from tidegate.state.keys import SCALARS, encode_key
 
 __all__ = [
     "DEFAULT_MAX_PARALLELISM",
     "KeyChecker",
+    "KeyGrouping",
     "SubtaskCache",
     "group_of_bytes",
+    "grouping_of",
     "groups_of",
     "key_group",
     "key_type_name",
@@ -38,13 +45,61 @@ DEFAULT_MAX_PARALLELISM = 128
 
 
 def key_group(key: Any, max_parallelism: int) -> KeyGroup:
-    """The group of `key`. Raises InvalidError for what cannot be a key."""
+    """The group of `key`, unless it is co-partitioned. Raises InvalidError for what cannot be a key."""
     return group_of_bytes(encode_key(key), max_parallelism)
 
 
 def group_of_bytes(encoded: bytes, max_parallelism: int) -> KeyGroup:
-    """The group of the key whose canonical bytes are `encoded`."""
+    """The group of the key whose canonical bytes are `encoded`, unless it is co-partitioned: see `grouping_of`."""
     return KeyGroup(xxhash.xxh3_64_intdigest(encoded) % max_parallelism)
+
+
+class KeyGrouping(Protocol):
+    """The groups of the keys of one type. Two of them are equal when they give the same groups."""
+
+    def group_of(self, encoded: bytes) -> KeyGroup:
+        """The group of the key whose canonical bytes are `encoded`. Raises CorruptError for no such key."""
+        ...
+
+
+@lru_cache(maxsize=256)
+def grouping_of(key_type: str, max_parallelism: int) -> KeyGrouping:
+    """How keys of the stored or declared type `key_type` ('' is one without a key yet) are given to groups.
+
+    Raises CorruptError for what is no type, and for more partitions than groups.
+    """
+    layout = parse_layout(key_type) if key_type else ANY
+    if layout.partitions is None:
+        return _ByHash(max_parallelism)
+    return _by_partition(layout, layout.partitions, max_parallelism)
+
+
+class _ByHash(NamedTuple):
+    max_parallelism: int
+
+    def group_of(self, encoded: bytes) -> KeyGroup:
+        return KeyGroup(xxhash.xxh3_64_intdigest(encoded) % self.max_parallelism)
+
+
+class _ByPartition(NamedTuple):
+    layout: KeyLayout
+    tags: bytes
+    """With which the canonical bytes of such keys begin."""
+    partition_of: Callable[[bytes, int], int]
+    groups: tuple[KeyGroup, ...]
+    """Of each partition."""
+
+    def group_of(self, encoded: bytes) -> KeyGroup:
+        if not encoded or encoded[0] not in self.tags:
+            raise CorruptError(f"a stored key is not of type {self.layout}: it begins with {encoded[:8]!r}")
+        return self.groups[self.partition_of(encoded[1:], len(self.groups))]
+
+
+def _by_partition(layout: KeyLayout, partitions: KeyPartitions, max_parallelism: int) -> _ByPartition:
+    if partitions.count > max_parallelism:
+        raise CorruptError(f"keys of type {layout} do not fit into max_parallelism {max_parallelism}")
+    groups = tuple(partitions.group_of_partition(one, max_parallelism) for one in range(partitions.count))
+    return _ByPartition(layout, SCALARS[scalar_class(layout)].tags, partition_function(partitions.partitioner), groups)
 
 
 def groups_of(subtask: SubtaskIndex, parallelism: int, max_parallelism: int) -> range:
@@ -79,18 +134,31 @@ def merge_key_types(one: str, other: str) -> str | None:
 class KeyChecker:
     """Holds an operator's keys to one type: `declared`, or what `expect` was told, or that of the first key.
 
-    None is a legal key beside every type, and so is None as a part of a tuple or record. Raises InvalidError when
+    None is a legal key beside every type, and so is None as a part of a tuple or record; but it is no co-partitioned
+    key. partitions: that keys are co-partitioned, and how, where `declared` is str or bytes. Raises InvalidError when
     `declared` cannot be the type of a key.
     """
 
     __slots__ = ("_layout", "_operator", "_scalars", "_shapes")
 
-    def __init__(self, operator: str = "", declared: Any = None) -> None:
+    def __init__(self, operator: str = "", declared: Any = None, partitions: KeyPartitions | None = None) -> None:
         self._operator = operator
         self._layout: KeyLayout | None = None if declared is None else declared_layout(declared)
-        self._scalars: set[Any] = {type(None)}
+        if partitions is not None:
+            self._layout = parse_layout(partitioned_key_type("" if declared is None else self.key_type, partitions))
+        self._scalars: set[Any] = {type(None)} if partitions is None else set()
         """Classes that were found right and need no look at a key's parts."""
         self._shapes: set[Any] = set()
+
+    @classmethod
+    def of_type(cls, operator: str, key_type: str) -> "KeyChecker":
+        """For keys whose type is known as text; '' is one without a key yet. Raises CorruptError."""
+        layout = parse_layout(key_type) if key_type else None
+        if layout is None or layout.partitions is None:
+            checker = cls(operator)
+            checker._layout = layout
+            return checker
+        return cls(operator, scalar_class(layout), layout.partitions)
 
     @property
     def key_type(self) -> str:
@@ -98,9 +166,14 @@ class KeyChecker:
         return "" if self._layout is None else str(self._layout)
 
     def expect(self, key_type: str) -> None:
-        """From now on keys must be of this stored type. Raises InvalidError if it contradicts what was declared."""
+        """From now on keys must be of this stored type. Raises InvalidError if it contradicts what was declared; that
+        keys are co-partitioned must have been declared."""
         if key_type:
-            self._settle(parse_layout(key_type), "stored keys")
+            self.expect_layout(parse_layout(key_type))
+
+    def expect_layout(self, layout: KeyLayout) -> None:
+        """As `expect`."""
+        self._settle(layout, "stored keys")
 
     def check(self, keys: list[Any]) -> None:
         """Raises InvalidError when one of these cannot be a key or is of another type than those before."""
@@ -116,26 +189,42 @@ class KeyChecker:
             return False  # the quick way to see the shape of a tuple of scalars
         shape = shape_of(key)
         if shape not in self._shapes:
-            self._settle(layout_of(key), "a key")
+            self._settle(self._layout_of(key), "a key")
             self._shapes.add(shape)
             if isinstance(shape, type):
                 self._scalars.add(shape)
         return isinstance(shape, type) and key is not None
 
+    def _layout_of(self, key: Any) -> KeyLayout:
+        """Nobody sees of a key that it is co-partitioned: one of the right class is."""
+        own, found = self._layout, layout_of(key)
+        return own if own is not None and own.partitions is not None and own.name == found.name else found
+
     def _settle(self, layout: KeyLayout, what: str) -> None:
-        merged = layout if self._layout is None else unify(self._layout, layout)
+        if self._layout is None and layout.partitions is None:
+            self._layout = layout
+            return
+        merged = None if self._layout is None else unify(self._layout, layout)
         if merged is None:
             raise InvalidError(
-                f"{what} of type {layout} where keys are of type {self._layout}",
-                remedy="All keys of an operator have one type, which never changes: convert them in key_by.",
+                f"{what} of type {layout} where keys are of type {self._layout or 'any, and not co-partitioned'}",
+                remedy=_remedy(self._layout, layout),
                 where=place(self._operator),
             )
         self._layout = merged
 
 
+def _remedy(declared: KeyLayout | None, found: KeyLayout) -> str:
+    if found.partitions is not None:
+        return f"Say partitions={found.partitions.count} in key_by, as before, or give the operator another name."
+    if declared is not None and declared.partitions is not None:
+        return f"Co-partitioned keys are a {declared.name} each, as in the topic; or leave partitions= out of key_by."
+    return "All keys of an operator have one type, which never changes: convert them in key_by."
+
+
 class SubtaskCache:
     """The subtasks that have the groups of keys, remembered. For keys of one type only (`KeyChecker`): a dict takes 1
-    and True for one key."""
+    and True for one key. Co-partitioned keys go nowhere and need none."""
 
     __slots__ = ("_known",)
 

@@ -1,8 +1,9 @@
-"""The types of keys, as text that is stored with the state: `str`, `tuple[str, int]`, `app:Point[x: int, y: int]`.
+"""The types of keys, as text that is stored with the state: `str`, `tuple[str, int]`, `app:Point[x: int, y: int]`, and
+`str in 4 partitions by murmur2` where the partitions of the input keep keys together.
 
 Dicts take 1, True and 1.0 for one key, also inside a tuple; in bytes they are three. So the type of an operator's keys
 is settled once, part by part, and never changes. None is the exception: it equals nothing else, and may stand for any
-part.
+part; but no partitioner gives a partition to it.
 """
 
 import re
@@ -11,6 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Union, get_args, get_origin
 
 from tidegate.errors import CorruptError, InvalidError
+from tidegate.state.key_partitions import PARTITIONED_TYPES, KeyPartitions
 from tidegate.state.keys import (
     ENUM,
     NONE,
@@ -25,6 +27,8 @@ from tidegate.state.keys import (
 )
 
 _NAMES: dict[str, type] = {"None" if cls is type(None) else cls.__name__: cls for cls in SCALARS}
+_PARTITIONED = " in "
+"""Between the type of keys and their partitions."""
 _TOKEN = re.compile(r"(?:(?P<field>\w+): )?(?P<name>[\w.]+(?::[\w.]+)?)")
 
 _DEEPEST = 50
@@ -40,8 +44,12 @@ class KeyLayout(NamedTuple):
     """A scalar's name, 'tuple', or `module:Class`; 'None' fits every type."""
     parts: "tuple[tuple[str, KeyLayout], ...] | None" = None
     """Field name ('' in a tuple) and type of each part; None where there are no parts."""
+    partitions: KeyPartitions | None = None
+    """Of co-partitioned keys, which are a str or bytes each, never None, and no part of another key."""
 
     def __str__(self) -> str:
+        if self.partitions is not None:
+            return f"{self.name}{_PARTITIONED}{self.partitions}"
         if self.parts is None:
             return self.name
         return f"{self.name}[{', '.join(f'{name}: {part}' if name else str(part) for name, part in self.parts)}]"
@@ -95,6 +103,11 @@ def _class_name(cls: type) -> str:
     return cls.__name__ if cls in SCALARS or cls is tuple else class_path(cls)
 
 
+def scalar_class(layout: KeyLayout) -> type:
+    """The class of keys without parts, of a type that names one of the scalars."""
+    return _NAMES[layout.name]
+
+
 def shape_of(key: Any) -> Any:
     """What two keys share when they have the same classes in all parts: quick to make and to compare."""
     cls = type(key)
@@ -104,6 +117,8 @@ def shape_of(key: Any) -> Any:
 
 def unify(one: KeyLayout, other: KeyLayout) -> KeyLayout | None:
     """The type that covers both, or None when they contradict."""
+    if one.partitions != other.partitions:
+        return None
     if one.name == "None" or one == other:
         return other
     if other.name == "None":
@@ -123,6 +138,11 @@ def unify(one: KeyLayout, other: KeyLayout) -> KeyLayout | None:
 
 def parse_layout(text: str) -> KeyLayout:
     """The type whose text is `text`. Raises CorruptError."""
+    plain, partitioned, partitions = text.partition(_PARTITIONED)
+    if partitioned:
+        if plain not in PARTITIONED_TYPES:
+            raise _no_type(text)
+        return KeyLayout(plain, partitions=KeyPartitions.parse(partitions))
     (_, layout), end = _parse(text, 0, 0)
     if end != len(text):
         raise _no_type(text)
@@ -229,5 +249,5 @@ def _enum_decoder(cls: Any) -> Callable[[bytes], Any]:
 
 
 def _none(data: bytes, layout: KeyLayout) -> None:
-    if data != NONE:
+    if data != NONE or layout.partitions is not None:
         raise CorruptError(f"a stored key is not of type {layout}: it begins with {data[:8]!r}")

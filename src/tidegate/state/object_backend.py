@@ -26,9 +26,10 @@ from tidegate.state.object_restore import RestoredState, load
 class ObjectStateBackend:
     """Keyed state of one operator of one subtask, as objects. See `KeyedStateBackend`.
 
-    is_incremental: whether a capture may name what earlier checkpoints stored. max_value_bytes: at most what one key
-    may have in one state. checks_mutation: look at every value at each barrier and find those that were changed without
-    the state's knowledge; slow, for tests.
+    key_type: of the keys, where it was declared, as it is stored; co-partitioned keys must be. is_incremental: whether
+    a capture may name what earlier checkpoints stored. max_value_bytes: at most what one key may have in one state.
+    checks_mutation: look at every value at each barrier and find those that were changed without the state's knowledge;
+    slow, for tests.
     """
 
     __slots__ = (
@@ -43,6 +44,7 @@ class ObjectStateBackend:
         parallelism: int,
         max_parallelism: int,
         *,
+        key_type: str = "",
         is_incremental: bool = True,
         max_value_bytes: int = MAX_VALUE_BYTES,
         checks_mutation: bool = False,
@@ -52,7 +54,7 @@ class ObjectStateBackend:
         self._is_incremental = is_incremental
         self._max_value_bytes = max_value_bytes
         self._checks: dict[str, MutationCheck] | None = {} if checks_mutation else None
-        self._checker = KeyChecker(operator)
+        self._checker = KeyChecker.of_type(operator, key_type)
         self._class: type | None = None
         """Keys of exactly this class need no further check."""
         self._cursor = Cursor()

@@ -12,7 +12,7 @@ from tidegate.errors import InternalError, InvalidError
 from tidegate.ids import KeyGroup
 from tidegate.state.backend import SnapshotFiles
 from tidegate.state.increments import REMOVED, Changes, Increment
-from tidegate.state.key_groups import group_of_bytes
+from tidegate.state.key_groups import grouping_of
 from tidegate.state.keys import encode_key
 from tidegate.state.runs import Run, RunWriter, handles_of
 
@@ -65,6 +65,7 @@ class ObjectCapture:
         self._key_type = key_type
         self._captured = captured
         self._owner = owner
+        self._group_of = grouping_of(key_type, owner.max_parallelism).group_of
 
     @property
     def key_type(self) -> str:
@@ -125,7 +126,7 @@ class ObjectCapture:
 
     def _place(self, key: Any) -> tuple[KeyGroup, bytes]:
         encoded = encode_key(key)
-        group = group_of_bytes(encoded, self._owner.max_parallelism)
+        group = self._group_of(encoded)
         if group not in self._owner.groups:
             raise InternalError(
                 f"state was kept for key {key!r} of group {group}, which belongs to another subtask",

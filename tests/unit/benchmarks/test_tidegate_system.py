@@ -20,8 +20,12 @@ print(DEFAULT_CLIENT, KafkaSink("localhost:1", "topic").delivery)
 """
 
 
-def _run(guarantee: Guarantee = Guarantee.EXACTLY_ONCE) -> JobRun:
-    return JobRun(Workload.TOTALS, "localhost:1", "in", "out", 2, 10, 0.5, guarantee, Path("folder"))
+def _run(
+    guarantee: Guarantee = Guarantee.EXACTLY_ONCE,
+    workload: Workload = Workload.TOTALS,
+    partitions: int | None = None,
+) -> JobRun:
+    return JobRun(workload, "localhost:1", "in", "out", 2, 10, 0.5, guarantee, Path("folder"), partitions)
 
 
 @pytest.mark.parametrize(
@@ -53,6 +57,27 @@ def test_what_runs_is_compiled_also_where_python_keeps_no_bytecode(monkeypatch: 
     compiled.unlink(missing_ok=True)
     systems.load("tidegate")
     assert compiled.exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "workload", "is_said"),
+    [
+        ("tidegate", Workload.TOTALS, True),
+        ("tidegate", Workload.WINDOWS, True),
+        ("tidegate", Workload.FORWARD, False),
+        ("tidegate-librdkafka", Workload.TOTALS, True),
+        ("tidegate-exchange", Workload.TOTALS, False),
+        ("tidegate-exchange", Workload.WINDOWS, False),
+    ],
+)
+def test_the_job_is_told_of_its_partitions_unless_the_exchange_is_measured(
+    name: str, workload: Workload, is_said: bool
+) -> None:
+    system = systems.load(name)
+    arguments = list(system.command(_run(workload=workload, partitions=4)).arguments)
+    assert (arguments[-2:] == ["--partitions", "4"]) == is_said
+    assert "--partitions" not in system.command(_run(workload=workload)).arguments
+    assert ("exchange" in system.title) == (name == "tidegate-exchange")
 
 
 def test_a_name_that_nothing_has_is_refused() -> None:

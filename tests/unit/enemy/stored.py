@@ -16,9 +16,10 @@ from tidegate.checkpoint.store import CheckpointStore, attempt_of, checksum, dec
 from tidegate.errors import CorruptError
 from tidegate.ids import JobName, KeyGroup, LogPosition, OperatorName, TransactionalId
 from tidegate.savepoints.format import FILE, SavepointReader, SavepointWriter
-from tidegate.serializers import split_entries
+from tidegate.serializers import join_entries, split_entries
 from tidegate.state.chain import read_rows
 from tidegate.state.key_groups import key_group
+from tidegate.state.key_types import decode_keys, parse_layout
 from tidegate.state.keys import encode_key
 from tidegate.state.operator_pieces import read_operator_piece, write_operator_piece
 from tidegate.state.pieces import Column, Piece, write_piece
@@ -112,6 +113,7 @@ def _read_saved_state(data: bytes) -> bytes:
 # ---- pieces ----------------------------------------------------------------------------------------------------------
 
 STATES = ("total", "recent")
+KEYS = parse_layout("str")
 ROWS = st.dictionaries(st.text(max_size=4), st.binary(max_size=6), max_size=6)
 
 
@@ -145,7 +147,7 @@ def _rows_of_piece(data: bytes) -> dict[str, bytes]:
     found: dict[str, bytes] = {}
     for group in piece.groups(range(8)):
         for _, column in piece.columns(group):
-            found |= {text_of(key[1:]): value for key, value in zip(column.keys, column.values, strict=True)}
+            found |= dict(zip(decode_keys(column.keys, KEYS), column.values, strict=True))
     return found
 
 
@@ -158,8 +160,9 @@ def _chain_of(data: bytes) -> dict[str, bytes]:
     handles = tuple(files.write(f"1-{n}", one, range(8)) for n, one in enumerate((_piece(BASE), data)))
     states = tuple(StateInfo(name, "value", "bytes", "msgpack/1") for name in STATES)
     snapshot = OperatorSnapshot(OperatorName("totals"), key_type="str", states=states, handles=handles)
-    rows = {text_of(row.key[1:]): row.value for row in read_rows(snapshot, files, range(8))}
-    return {key: value for key, value in rows.items() if BASE.get(key) != value}
+    found = list(read_rows(snapshot, files, range(8)))
+    rows = zip(decode_keys([row.key for row in found], KEYS), found, strict=True)
+    return {key: row.value for key, row in rows if BASE.get(key) != row.value}
 
 
 def _changes(rows: dict[str, bytes]) -> bytes:
@@ -194,10 +197,14 @@ def _canonical(layout: Any, serializer: str) -> Any:
     """From the rows of one key to its value."""
 
     def decode(data: bytes) -> Any:
-        found = [(one.group, one.key, join_parts(layout, one.parts, serializer)) for one in by_key(_framed(data))]
+        # A database has each row once, and in order.
+        rows = by_key(sorted(dict(_framed(data)).items()))
+        found = [(one.group, one.key, join_parts(layout, one.parts, serializer)) for one in rows if one.state == 0]
         if layout == "entries":
-            # Nobody looks into an entry before somebody takes the map apart.
-            assert all(split_entries(whole, serializer) is not None for _, _, whole in found)
+            # Nobody looks into an entry before somebody takes the map apart, and then the last of several holds.
+            entries = [dict(split_entries(whole, serializer)) for _, _, whole in found]
+            wholes = [join_entries(list(one.items()), serializer) for one in entries]
+            return [(group, key, whole) for (group, key, _), whole in zip(found, wholes, strict=True)]
         return found
 
     return decode
@@ -226,7 +233,13 @@ KEYED = st.tuples(st.integers(0, 7), st.binary(max_size=5))
 
 def _found(values: st.SearchStrategy[bytes]) -> st.SearchStrategy[list[tuple[int, bytes, bytes]]]:
     keyed = st.dictionaries(KEYED, values, max_size=3)
-    return keyed.map(lambda found: [(group, key, value) for (group, key), value in sorted(found.items())])
+    return keyed.map(_in_order)
+
+
+def _in_order(found: dict[tuple[int, bytes], bytes]) -> list[tuple[int, bytes, bytes]]:
+    """As their rows are: a key's length is before it."""
+    rows = [(group, key, value) for (group, key), value in found.items()]
+    return sorted(rows, key=lambda row: (row[0], len(row[1]), row[1]))
 
 
 # ---- ids and paths ---------------------------------------------------------------------------------------------------

@@ -72,6 +72,8 @@ KEY_TYPES = (
     "app.models:Colour",
     "datetime",
     "tuple[]",
+    "str in 4 partitions by murmur2",
+    "bytes in 32768 partitions by crc32",
 )
 LAYOUTS: tuple[tuple[Any, st.SearchStrategy[Any]], ...] = (
     ("a", st.text(max_size=4)),
@@ -243,12 +245,20 @@ TYPES_AND_KEYS = (
         lambda data: parse_layout(text_of(data)),
         (CorruptError,),
         is_text=True,
-        hostile=(b"tuple[" * 50_000, b"a" * 50_000, b"a." * 50_000, b"a: " * 50_000),
+        hostile=(
+            b"tuple[" * 50_000,
+            b"a" * 50_000,
+            b"a." * 50_000,
+            b"a: " * 50_000,
+            b"str in " * 50_000,
+            b"str in " + b"9" * 50_000 + b" partitions by murmur2",
+            b"str in 4 partitions by " + b"a" * 50_000,
+        ),
     ),
     Decoder(
         "keys of a stored type",
-        st.sampled_from(("str", "tuple[str, int]")),
-        ("str",),
+        st.sampled_from(("str", "tuple[str, int]", "str in 4 partitions by murmur2")),
+        ("str", "bytes in 12 partitions by crc32"),
         str.encode,
         lambda data: decode_keys([], parse_layout(text_of(data))) or text_of(data),
         is_text=True,

@@ -5,11 +5,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from tidegate.errors import InvalidError
 from tidegate.ids import Attempt, CheckpointId, JobName, LogInstance, OperatorName, SubtaskIndex
 from tidegate.runtime.control import Deploy, RuntimeOptions
 from tidegate.runtime.local_folder import remove_earlier_logs
 from tidegate.runtime.state_backends import state_backends
 from tidegate.state.backend import KeyedStateBackend
+from tidegate.state.descriptors import ValueState
 from tidegate.state.object_backend import ObjectStateBackend
 from tidegate.state.rocksdb import RocksStateBackend
 
@@ -76,4 +78,15 @@ def test_what_a_worker_is_told_reaches_its_backends(tmp_path: Path) -> None:
     backend = state_backends(told).make(OPERATOR, SubtaskIndex(0), 1)
     backend.capture(CheckpointId(1))
     assert (tmp_path / "job" / "a1" / "7" / "totals.0").is_dir()
+    backend.close()
+
+
+@pytest.mark.parametrize("preset", ["memory", "fs", "rocksdb"])
+def test_each_preset_is_told_the_declared_type_of_the_keys(tmp_path: Path, preset: str) -> None:
+    key_type = "str in 4 partitions by murmur2"
+    backend = state_backends(deploy(preset, tmp_path)).make(OPERATOR, SubtaskIndex(0), 1, key_type)
+    backend.register(ValueState(int, name="total"))
+    assert backend.capture(CheckpointId(1)).key_type == key_type
+    with pytest.raises(InvalidError, match=key_type):
+        backend.set_current_key(None)
     backend.close()

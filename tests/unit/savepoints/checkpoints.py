@@ -34,7 +34,8 @@ from tidegate.runtime.control import RuntimeOptions
 from tidegate.runtime.snapshots import OperatorFiles
 from tidegate.state.backend import KeyedStateBackend
 from tidegate.state.descriptors import StateDescriptor, collect_descriptors
-from tidegate.state.key_groups import groups_of, key_group, subtask_of
+from tidegate.state.key_groups import grouping_of, groups_of, subtask_of
+from tidegate.state.keys import encode_key
 from tidegate.state.object_backend import ObjectStateBackend
 from tidegate.state.operator_pieces import ELEMENTS, write_operator_piece
 from tidegate.state.rocksdb import RocksMemory, RocksStateBackend
@@ -47,10 +48,18 @@ SINK = SinkRecord("totals", RecoverySpec("somewhere:open", {"at": "here"}))
 
 
 class Job:
-    """One attempt of a job whose operator `totals` has the states that `function` declares."""
+    """One attempt of a job whose operator `totals` has the states that `function` declares. key_type: that of its keys,
+    where it is declared."""
 
     def __init__(
-        self, folder: Path, function: type, *, name: str = "orders-job", parallelism: int = 2, backend: str = "object"
+        self,
+        folder: Path,
+        function: type,
+        *,
+        name: str = "orders-job",
+        parallelism: int = 2,
+        backend: str = "object",
+        key_type: str = "",
     ) -> None:
         self.store = CheckpointStore(open_storage(str(folder), writable=True), JobName(name))
         self.folder = folder / name
@@ -58,8 +67,9 @@ class Job:
         self._positions = itertools.count()
         self._checkpoints = itertools.count(1)
         self.backends: list[KeyedStateBackend] = [
-            make_backend(backend, i, parallelism, folder.parent / f"{name}-local") for i in range(parallelism)
+            make_backend(backend, i, parallelism, folder.parent / f"{name}-local", key_type) for i in range(parallelism)
         ]
+        self.grouping = grouping_of(key_type, MAX_PARALLELISM)
         self.descriptors: Mapping[str, StateDescriptor[Any]] = collect_descriptors(function)
         self.handles = [
             {name: backend.register(descriptor) for name, descriptor in self.descriptors.items()}
@@ -75,7 +85,7 @@ class Job:
 
     def at(self, key: Any) -> dict[str, Any]:
         """The handles of the subtask that has `key`, which now mean its state."""
-        owner = subtask_of(key_group(key, MAX_PARALLELISM), self.parallelism, MAX_PARALLELISM)
+        owner = subtask_of(self.grouping.group_of(encode_key(key)), self.parallelism, MAX_PARALLELISM)
         self.backends[owner].set_current_key(key)
         return self.handles[owner]
 
@@ -141,11 +151,12 @@ class Job:
         )
 
 
-def make_backend(backend: str, subtask: int, parallelism: int, local: Path) -> KeyedStateBackend:
+def make_backend(backend: str, subtask: int, parallelism: int, local: Path, key_type: str = "") -> KeyedStateBackend:
     own = (OperatorName("totals"), SubtaskIndex(subtask), parallelism, MAX_PARALLELISM)
     if backend == "object":
-        return ObjectStateBackend(*own)
-    return RocksStateBackend(*own, local / f"{subtask}-of-{parallelism}", RocksMemory(RocksMemory.LIMIT_MIN))
+        return ObjectStateBackend(*own, key_type=key_type)
+    folder, memory = local / f"{subtask}-of-{parallelism}", RocksMemory(RocksMemory.LIMIT_MIN)
+    return RocksStateBackend(*own, folder, memory, key_type=key_type)
 
 
 def record(
@@ -159,7 +170,13 @@ def record(
 
 
 def restored(
-    manifest: Manifest, files: Any, function: type, parallelism: int, backend: str = "object", local: Path = Path()
+    manifest: Manifest,
+    files: Any,
+    function: type,
+    parallelism: int,
+    backend: str = "object",
+    local: Path = Path(),
+    key_type: str = "",
 ) -> list[tuple[Any, dict[str, Any]]]:
     """Backends that go on from `manifest` at another parallelism, each with its handles by name."""
     operator = manifest.operator(OperatorName("totals"))
@@ -167,7 +184,7 @@ def restored(
     found = []
     for number in range(parallelism):
         groups = groups_of(SubtaskIndex(number), parallelism, MAX_PARALLELISM)
-        fresh = make_backend(backend, number, parallelism, local)
+        fresh = make_backend(backend, number, parallelism, local, key_type)
         clipped = [clip(snapshot, groups) for snapshot in operator.snapshots]
         fresh.restore([snapshot for snapshot in clipped if snapshot.handles], files)
         handles = {name: fresh.register(one) for name, one in collect_descriptors(function).items()}

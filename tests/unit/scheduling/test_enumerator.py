@@ -2,13 +2,17 @@
 
 from collections.abc import Sequence
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.scheduling.programs import READ
 from tidegate.checkpoint.protocol import SplitState
+from tidegate.errors import ErrorKind
 from tidegate.ids import OperatorName
+from tidegate.operators.partitioned import SplitPlaces
 from tidegate.scheduling.enumerator import SplitEnumerator
+from tidegate.state.key_partitions import KeyPartitions
 
 
 def split(id: str, position: int = 0, finished: bool = False) -> SplitState:
@@ -119,3 +123,57 @@ def test_however_often_it_is_looked_each_split_is_handed_out_exactly_once(
         handed += [s.id for a in found.assign() for s in a.splits]
     handed += [s.id for s in found.unassigned]
     assert sorted(handed) == sorted({*(restored or ()), *(id for look in looks for id in look)})
+
+
+class Topics:
+    """A source whose splits are partitions: 'orders/3'."""
+
+    def partition_of(self, split: str) -> tuple[str, int]:
+        topic, _, number = split.rpartition("/")
+        return topic, int(number)
+
+
+def by_partition(parallelism: int, restored: Sequence[SplitState] | None = None) -> SplitEnumerator:
+    places = SplitPlaces(Topics(), KeyPartitions(4, "murmur2"), 128)
+    return SplitEnumerator(READ, parallelism, restored, rediscovers=True, bounded=False, places=places)
+
+
+def readers(found: SplitEnumerator) -> dict[str, int]:
+    assert found.failure is None
+    return {split.id: assignment.subtask for assignment in found.assign() for split in assignment.splits}
+
+
+@pytest.mark.parametrize("parallelism", [1, 2, 3, 4, 6])
+def test_splits_by_partition_go_to_the_subtask_of_their_keys_also_after_a_restore(parallelism: int) -> None:
+    expected = {f"{t}/{n}": n * 32 * parallelism // 128 for t in ("orders", "returns") for n in range(4)}
+    splits = [split(id) for id in expected]
+    fresh = by_partition(parallelism)
+    fresh.discovered(splits)
+    assert readers(fresh) == expected
+    assert readers(by_partition(parallelism, splits)) == expected
+    late = by_partition(parallelism)
+    late.discovered(splits[:4])
+    assert readers(late) == dict(list(expected.items())[:4])
+    late.discovered(splits)
+    assert readers(late) == dict(list(expected.items())[4:])
+
+
+def test_a_reader_without_a_partition_hears_of_the_first_look_too() -> None:
+    found = by_partition(6)
+    found.discovered([split(f"orders/{n}") for n in range(4)])
+    assert [a.subtask for a in found.assign()] == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_topic_that_has_grown_cannot_be_handed_out_and_nothing_of_it_is() -> None:
+    found = by_partition(2)
+    assert found.failure is None
+    found.discovered([split(f"orders/{n}") for n in range(4)])
+    found.assign()
+    assert found.failure is None
+    found.discovered([split("orders/4")])
+    assert found.failure is not None
+    assert (found.failure.kind, found.failure.where) == (ErrorKind.INVALID, "operator read")
+    assert "topic orders has 5 partitions" in found.failure.message
+    restored = by_partition(2, [split("orders/0")])
+    assert restored.failure is not None
+    assert "has 1 partition" in restored.failure.message

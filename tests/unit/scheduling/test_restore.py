@@ -1,14 +1,17 @@
 """Whether a program can go on from a checkpoint, and what each worker gets of it."""
 
+from dataclasses import replace
+
 import msgspec
 import pytest
 
 from tests.unit.scheduling.manifests import SUM, handle, manifest
 from tests.unit.scheduling.programs import READ, TOTALS, WRITE, graph, job_settings, physical
-from tidegate.checkpoint.manifest import SubtaskRecord
+from tidegate.checkpoint.manifest import Manifest, SubtaskRecord
 from tidegate.checkpoint.protocol import SplitState, StateInfo
-from tidegate.errors import InvalidError
-from tidegate.ids import SubtaskIndex, WorkerIndex
+from tidegate.errors import CorruptError, InvalidError
+from tidegate.graph.logical import InputEdge, LogicalGraph, LogicalNode, Partitioning
+from tidegate.ids import OperatorName, SubtaskIndex, WorkerIndex
 from tidegate.scheduling.restore import check_restorable, restored_for
 
 HANDLES = [handle(0, 1, "a"), handle(2, 3, "b"), handle(4, 5, "c"), handle(6, 7, "d")]
@@ -137,3 +140,70 @@ def test_state_without_keys_that_is_gone_is_refused_too() -> None:
     totals = msgspec.structs.replace(totals, subtasks=(SubtaskRecord(SubtaskIndex(0), snapshot),))
     with pytest.raises(InvalidError, match="'offsets' of operator 'totals'"):
         check_restorable(msgspec.structs.replace(found, operators=(source, totals, sink)), graph(), job_settings())
+
+
+PARTITIONED = "str in 4 partitions by murmur2"
+
+
+def with_keys(key_type: str, partitioning: Partitioning = Partitioning.FORWARD) -> LogicalGraph:
+    """The graph with a `key_by` that declares this of its keys."""
+    read, totals, write = graph().nodes
+    key_by = LogicalNode(OperatorName("by-user"), "key_by", totals.inputs, factory=totals.factory, key_type=key_type)
+    key_by = replace(key_by, inputs=(InputEdge(READ, Partitioning.FORWARD),))
+    totals = replace(totals, inputs=(InputEdge(key_by.name, partitioning),))
+    return LogicalGraph(graph().job, (read, key_by, totals, write))
+
+
+def stored_with(key_type: str) -> Manifest:
+    found = manifest(7)
+    [source, totals, sink] = found.operators
+    of_all = msgspec.structs.replace(totals.snapshots[0], key_type=key_type, handles=(handle(4, 7, "b"),))
+    snapshots = [msgspec.structs.replace(of_all, key_type="", handles=()), of_all]
+    subtasks = tuple(SubtaskRecord(SubtaskIndex(i), snapshot) for i, snapshot in enumerate(snapshots))
+    totals = msgspec.structs.replace(totals, parallelism=2, subtasks=subtasks)
+    return msgspec.structs.replace(found, operators=(source, totals, sink))
+
+
+@pytest.mark.parametrize("key_type", [PARTITIONED, ""])
+def test_the_same_partitions_fit_and_so_does_a_checkpoint_without_a_key(key_type: str) -> None:
+    check_restorable(stored_with(key_type), with_keys(PARTITIONED), job_settings())
+    check_restorable(stored_with(""), with_keys(key_type), job_settings())
+
+
+@pytest.mark.parametrize(
+    ("stored", "declared", "then", "now", "remedies"),
+    [
+        (
+            PARTITIONED, "str in 8 partitions by murmur2", "4 partitions by murmur2", "8 partitions by murmur2",
+            ("partitions=4 and partitioner='murmur2'", "key=str, partitions=8, partitioner='murmur2')"),
+        ),
+        (
+            PARTITIONED, "str in 4 partitions by crc32", "4 partitions by murmur2", "4 partitions by crc32",
+            ("partitioner='murmur2'", "partitions=4, partitioner='crc32')"),
+        ),
+        ("str", PARTITIONED, "without partitions", "4 partitions by murmur2", ("Leave partitions= out", "=4,")),
+        (PARTITIONED, "str", "4 partitions by murmur2", "without partitions", ("partitions=4", "key=str)")),
+        (PARTITIONED, "", "4 partitions by murmur2", "without partitions", ("partitions=4", "key=str)")),
+    ],
+)  # fmt: skip
+def test_other_partitions_than_before_are_refused_and_the_error_names_both_and_what_to_do(
+    stored: str, declared: str, then: str, now: str, remedies: tuple[str, ...]
+) -> None:
+    partitioning = Partitioning.FORWARD if " in " in declared else Partitioning.HASH
+    with pytest.raises(InvalidError) as raised:
+        check_restorable(stored_with(stored), with_keys(declared, partitioning), job_settings())
+    message, remedy = raised.value.failure.message, raised.value.failure.remedy
+    assert "operator 'totals'" in message
+    assert message.index(f"{then} in checkpoint 7") < message.index(f"{now} in the program")
+    for words in (*remedies, "another name", "write_savepoint"):
+        assert words in remedy
+
+
+def test_another_class_of_keys_in_the_same_partitions_is_refused() -> None:
+    with pytest.raises(InvalidError, match="keys of type bytes in 4 partitions by murmur2 in checkpoint 7"):
+        check_restorable(stored_with("bytes in 4 partitions by murmur2"), with_keys(PARTITIONED), job_settings())
+
+
+def test_a_key_type_that_cannot_be_read_is_corrupt() -> None:
+    with pytest.raises(CorruptError, match="0 partitions"):
+        check_restorable(stored_with("str in 0 partitions by murmur2"), with_keys(""), job_settings())

@@ -20,6 +20,7 @@ from tidegate.state.object_handles import Cursor, MutableValueHandle
 from tidegate.testing.conformance.state_backend import StateBackendConformance as Suite
 from tidegate.testing.conformance.state_checkpoints import KINDS
 from tidegate.testing.conformance.state_kit import Basket
+from tidegate.testing.conformance.state_partitions import StatePartitionConformance as PartitionSuite
 
 
 class CapturesLate(ObjectStateBackend):
@@ -202,6 +203,23 @@ class NoGuard(ObjectStateBackend):
         return super().register(descriptor)
 
 
+class IgnoresPartitions(ObjectStateBackend):
+    """Gives co-partitioned keys to groups as all others."""
+
+    def __init__(self, *arguments: Any, key_type: str = "") -> None:
+        super().__init__(*arguments)
+
+
+def _partition_suite(backend: type[ObjectStateBackend]) -> PartitionSuite:
+    class Broken(PartitionSuite):
+        def partitioned(
+            self, subtask: SubtaskIndex, parallelism: int, max_parallelism: int, key_type: str
+        ) -> ObjectStateBackend:
+            return backend(OperatorName("totals"), subtask, parallelism, max_parallelism, key_type=key_type)
+
+    return Broken()
+
+
 def _suite(backend: type[ObjectStateBackend]) -> Suite:
     class Broken(Suite):
         def backend(self, subtask: SubtaskIndex, parallelism: int, max_parallelism: int) -> ObjectStateBackend:
@@ -267,3 +285,36 @@ def test_a_broken_promise_fails_its_test(broken: type[ObjectStateBackend], promi
     promise(_suite(ObjectStateBackend))
     with pytest.raises((AssertionError, InternalError, CorruptError, pytest.fail.Exception)):
         promise(_suite(broken))
+
+
+@pytest.mark.parametrize(
+    ("broken", "promise"),
+    [
+        (
+            IgnoresPartitions,
+            lambda suite: suite.test_at_another_parallelism_every_key_is_in_the_subtask_of_its_group_and_nowhere_else(
+                1, 3
+            ),
+        ),
+        (IgnoresPartitions, PartitionSuite.test_checkpoints_go_on_through_any_parallelism),
+        (
+            IgnoresPartitions,
+            PartitionSuite.test_the_type_of_the_keys_names_the_partitions_before_there_is_a_key_and_after_a_restore,
+        ),
+        (
+            IgnoresPartitions,
+            lambda suite: suite.test_what_was_kept_for_other_partitions_or_none_is_never_gone_on_with("str"),
+        ),
+        (
+            LooksAtNoKeys,
+            lambda suite: suite.test_only_keys_of_the_declared_class_are_taken_and_no_none(None),
+        ),
+        (MixesKeyTypes, lambda suite: suite.test_only_keys_of_the_declared_class_are_taken_and_no_none(b"a")),
+    ],
+)
+def test_a_promise_for_co_partitioned_keys_that_is_broken_fails_its_test(
+    broken: type[ObjectStateBackend], promise: Callable[[PartitionSuite], None]
+) -> None:
+    promise(_partition_suite(ObjectStateBackend))
+    with pytest.raises((AssertionError, InternalError, CorruptError, pytest.fail.Exception)):
+        promise(_partition_suite(broken))

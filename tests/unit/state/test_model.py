@@ -20,8 +20,16 @@ def small_and_eager(monkeypatch: pytest.MonkeyPatch) -> None:
 
 class Machine(StateModel):
     def backend(self, subtask: SubtaskIndex, parallelism: int, max_parallelism: int) -> ObjectStateBackend:
-        return ObjectStateBackend(OperatorName("totals"), subtask, parallelism, max_parallelism, checks_mutation=True)
+        own = (OperatorName("totals"), subtask, parallelism, max_parallelism)
+        return ObjectStateBackend(*own, key_type=self.key_type, checks_mutation=True)
+
+
+class PartitionedMachine(Machine):
+    key_type = "str in 3 partitions by murmur2"
 
 
 TestAgainstDicts = Machine.TestCase
 TestAgainstDicts.settings = settings(max_examples=80, stateful_step_count=50, deadline=None)
+
+TestPartitionedAgainstDicts = PartitionedMachine.TestCase
+TestPartitionedAgainstDicts.settings = settings(max_examples=20, stateful_step_count=50, deadline=None)

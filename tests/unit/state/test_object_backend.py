@@ -10,6 +10,7 @@ from tidegate.state.descriptors import ListState, ValueState
 from tidegate.state.object_backend import ObjectStateBackend
 from tidegate.testing.conformance.state_backend import StateBackendConformance
 from tidegate.testing.conformance.state_kit import MAX_PARALLELISM, USERS, StateBackendKit, Taken
+from tidegate.testing.conformance.state_partitions import StatePartitionConformance
 
 
 class TestObjectStateBackend(StateBackendConformance):
@@ -18,6 +19,13 @@ class TestObjectStateBackend(StateBackendConformance):
 
     def limited(self, max_value_bytes: int) -> ObjectStateBackend:
         return ObjectStateBackend(OperatorName("totals"), SubtaskIndex(0), 1, 32, max_value_bytes=max_value_bytes)
+
+
+class TestPartitionedKeys(StatePartitionConformance):
+    def partitioned(
+        self, subtask: SubtaskIndex, parallelism: int, max_parallelism: int, key_type: str
+    ) -> ObjectStateBackend:
+        return ObjectStateBackend(OperatorName("totals"), subtask, parallelism, max_parallelism, key_type=key_type)
 
 
 NUMBER, OTHER = ValueState(int, name="number"), ValueState(int, name="other")

@@ -137,6 +137,9 @@ class KafkaSource:
     def discover(self, known: frozenset[str] | None) -> list[SplitState]:
         return self._discovery.splits(known)
 
+    def partition_of(self, split: str) -> tuple[str, int]:
+        return partition_of(split)
+
     def open_reader(self, context: SourceContext) -> "KafkaSourceReader":
         columns = Columns(
             keys="key" in self._include, timestamps=self._timestamps, headers="headers" in self._include, offsets=True

@@ -13,7 +13,7 @@ from tidegate.errors import CorruptError, InternalError, InvalidError, place
 from tidegate.ids import CheckpointId, OperatorName, SubtaskIndex
 from tidegate.state.backend import CallingCursor, Maintenance, StoredFiles
 from tidegate.state.descriptors import StateDescriptor
-from tidegate.state.key_groups import KeyChecker, groups_of
+from tidegate.state.key_groups import KeyChecker, grouping_of, groups_of
 from tidegate.state.object_capture import MAX_VALUE_BYTES
 from tidegate.state.rocksdb.cache import CachedState, FillingCursor, Home
 from tidegate.state.rocksdb.choice import make_handle
@@ -33,9 +33,10 @@ CACHE_BYTES = 32 * 1024 * 1024
 class RocksStateBackend:
     """Keyed state of one operator of one subtask. See `KeyedStateBackend`.
 
-    folder: of this attempt, operator and subtask alone. memory: shared by all backends of the process. cache_bytes: of
-    the objects in front of the database, about. value_limit: bytes that may be
-    written for one key in one state at once: a value, or what is new of a list or map.
+    folder: of this attempt, operator and subtask alone. memory: shared by all backends of the process. key_type: of the
+    keys, where it was declared, as it is stored; co-partitioned keys must be. cache_bytes: of the objects in front of
+    the database, about. value_limit: bytes that may be written for one key in one state at once: a value, or what is
+    new of a list or map.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class RocksStateBackend:
         folder: Path,
         memory: RocksMemory,
         *,
+        key_type: str = "",
         cache_bytes: int = CACHE_BYTES,
         value_limit: int = MAX_VALUE_BYTES,
     ) -> None:
@@ -57,7 +59,8 @@ class RocksStateBackend:
         self._memory = memory
         self._cache_bytes = cache_bytes
         self._value_limit = value_limit
-        self._checker = KeyChecker(operator)
+        self._checker = KeyChecker.of_type(operator, key_type)
+        self._grouping = grouping_of(key_type, max_parallelism)
         self._class: type | None = None
         """Keys of exactly this class need no further check."""
         self._cursor = FillingCursor()
@@ -129,7 +132,7 @@ class RocksStateBackend:
                 self._database,
                 self._cursor,
                 self._groups,
-                self._max_parallelism,
+                self._grouping,
                 self._next_number,
                 self._where,
                 self._value_limit,

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from tidegate.errors import InternalError, InvalidError
 from tidegate.state.descriptors import StateDescriptor
-from tidegate.state.key_groups import group_of_bytes
+from tidegate.state.key_groups import KeyGrouping
 from tidegate.state.keys import encode_key
 from tidegate.state.object_capture import MAX_VALUE_BYTES
 from tidegate.state.object_handles import Cursor
@@ -56,7 +56,7 @@ class Home(NamedTuple):
     database: Database
     cursor: FillingCursor
     groups: range
-    max_parallelism: int
+    grouping: KeyGrouping
     next_number: Callable[[], int]
     where: str
     value_limit: int = MAX_VALUE_BYTES
@@ -191,11 +191,11 @@ class CachedState(ABC):
     def _prefix(self, key: Any) -> bytes | None:
         """How the rows of `key` begin; None if it is of somebody else's group."""
         encoded = encode_key(key)
-        group = group_of_bytes(encoded, self._home.max_parallelism)
+        group = self._home.grouping.group_of(encoded)
         return key_prefix(group, self.rows.number, encoded) if group in self._home.groups else None
 
     def _foreign(self, key: Any) -> InternalError:
-        group = group_of_bytes(encode_key(key), self._home.max_parallelism)
+        group = self._home.grouping.group_of(encode_key(key))
         return InternalError(
             f"state was kept for key {key!r} of group {group}, which belongs to another subtask", where=self._home.where
         )

@@ -12,7 +12,7 @@ from pathlib import Path
 from tidegate.checkpoint.protocol import OperatorSnapshot
 from tidegate.errors import CorruptError, place
 from tidegate.state.backend import StoredFiles
-from tidegate.state.key_groups import group_of_bytes
+from tidegate.state.key_groups import grouping_of
 from tidegate.state.key_types import decode_keys, parse_layout
 from tidegate.state.object_capture import MAX_VALUE_BYTES
 from tidegate.state.pieces import StoredRow
@@ -58,6 +58,7 @@ class StoredDatabase:
         self._database = Database(folder, memory, is_read_only=True)
         try:
             self.info = read_info(self._database, self._where)
+            self._grouping = grouping_of(self.info.key_type, self.info.max_parallelism)
             check_groups(self.info, groups_of_snapshot(snapshot), self._where)
         except BaseException:
             self._database.close()
@@ -78,7 +79,7 @@ class StoredDatabase:
                     yield self._row(found, state, serializers[state.name])
 
     def _row(self, found: StoredKey, state: StateRows, serializer: str) -> StoredRow:
-        if group_of_bytes(found.key, self.info.max_parallelism) != found.group:
+        if self._grouping.group_of(found.key) != found.group:
             message = f"a stored key of state {state.name} is not of group {found.group}"
             raise CorruptError(message, where=self._where)
         value = join_parts(state.layout, found.parts, serializer)

@@ -16,7 +16,7 @@ from tidegate.checkpoint.protocol import OperatorSnapshot, StateInfo
 from tidegate.errors import CorruptError, InvalidError, place
 from tidegate.state.backend import PIECE, StoredFiles
 from tidegate.state.chain import open_piece, read_rows
-from tidegate.state.key_groups import group_of_bytes, merge_key_types
+from tidegate.state.key_groups import KeyGrouping, grouping_of, merge_key_types
 from tidegate.state.pieces import StoredRow
 from tidegate.state.rocksdb.cut import ROCKSDB, TABLE, Tables
 from tidegate.state.rocksdb.database import Database, after
@@ -99,7 +99,8 @@ class Restorer:
         try:
             for snapshot in snapshots:
                 key_type = self._merged(key_type, snapshot.key_type)
-                write_rows(database, self._cut(self._rows_of(snapshot, files), rows, states, numbers))
+                grouping = grouping_of(snapshot.key_type, self._max_parallelism)
+                write_rows(database, self._cut(self._rows_of(snapshot, files), grouping, rows, states, numbers))
         except BaseException:
             database.close()
             raise
@@ -110,12 +111,13 @@ class Restorer:
     def _cut(
         self,
         found: Iterator[StoredRow],
+        grouping: KeyGrouping,
         rows: dict[str, StateRows],
         states: dict[str, StateInfo],
         numbers: Iterator[int],
     ) -> Iterator[tuple[bytes, bytes]]:
         for state, group, key, whole in found:
-            if group_of_bytes(key, self._max_parallelism) != group or group not in self._groups:
+            if grouping.group_of(key) != group or group not in self._groups:
                 raise CorruptError(f"a stored key of state {state} is not of group {group}", where=self._where)
             prefix = key_prefix(group, rows[state].number, key)
             for part, value in cut_parts(rows[state].layout, whole, states[state].serializer, numbers):

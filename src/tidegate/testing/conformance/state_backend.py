@@ -7,17 +7,15 @@
 The kit asks for the promises of `tidegate.state.backend` and `tidegate.state.handles` and never looks inside.
 """
 
-import itertools
 from typing import Any
 
 import pytest
 
-from tidegate.errors import CorruptError, InternalError, InvalidError
-from tidegate.ids import KeyGroup, SubtaskIndex
+from tidegate.errors import CorruptError, InvalidError
+from tidegate.ids import SubtaskIndex
 from tidegate.serializers import pickled
 from tidegate.state.descriptors import FoldedMapState, ListState, MapState, ReducingState, StateDescriptor, ValueState
 from tidegate.state.handles import FoldingHandle
-from tidegate.state.key_groups import key_group, subtask_of
 from tidegate.testing.conformance.state_checkpoints import StateCheckpointConformance
 from tidegate.testing.conformance.state_handles import StateHandleConformance
 from tidegate.testing.conformance.state_kit import KEYS, MAX_PARALLELISM, USERS, Basket, Total
@@ -249,27 +247,6 @@ class StateBackendConformance(StateHandleConformance, StateCheckpointConformance
 
     # ---- restores --------------------------------------------------------------------------------------------------
 
-    @pytest.mark.parametrize(("old", "new"), [*itertools.product((1, 3, MAX_PARALLELISM), repeat=2)])
-    def test_at_another_parallelism_every_key_is_in_the_subtask_of_its_group_and_nowhere_else(
-        self, old: int, new: int
-    ) -> None:
-        descriptor = ValueState(int, name="number")
-        captures = [self.take(backend) for backend in self.filled(descriptor, old)]
-        for subtask in range(new):
-            backend = self.restored(*captures, subtask=subtask, parallelism=new)
-            number = backend.register(descriptor)
-            for expected, user in enumerate(USERS):
-                backend.set_current_key(user)
-                owner = subtask_of(key_group(user, MAX_PARALLELISM), new, MAX_PARALLELISM)
-                assert number.value() == (expected if owner == subtask else None)
-
-    def test_pieces_say_which_groups_they_cover(self) -> None:
-        for subtask, backend in enumerate(self.filled(ValueState(int, name="number"), 3)):
-            handles = self.take(backend).handles
-            groups = {KeyGroup(g) for handle in handles for g in range(handle.first_group, handle.last_group + 1)}
-            assert groups
-            assert {subtask_of(group, 3, MAX_PARALLELISM) for group in groups} == {subtask}
-
     def test_a_key_in_two_pieces_is_corrupt(self) -> None:
         capture = self.take(self.filled(ValueState(int, name="number"))[0])
         with pytest.raises(CorruptError):
@@ -290,15 +267,6 @@ class StateBackendConformance(StateHandleConformance, StateCheckpointConformance
         other = self.backend(SubtaskIndex(0), 1, MAX_PARALLELISM * 2)
         with pytest.raises(InvalidError, match="max_parallelism"):
             other.restore([capture.snapshot()], self.files)
-
-    def test_a_key_of_another_subtask_is_never_stored(self) -> None:
-        backend = self.backend(SubtaskIndex(0), 2, MAX_PARALLELISM)
-        total = backend.register(ValueState(int, name="total"))
-        foreign = next(user for user in USERS if subtask_of(key_group(user, MAX_PARALLELISM), 2, MAX_PARALLELISM) == 1)
-        backend.set_current_key(foreign)
-        total.update(1)
-        with pytest.raises(InternalError, match=foreign):
-            _ = self.take(backend).handles
 
     @pytest.mark.parametrize(
         "changed",

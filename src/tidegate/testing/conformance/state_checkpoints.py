@@ -10,9 +10,7 @@ from typing import Any
 import pytest
 
 from tidegate.errors import InvalidError
-from tidegate.ids import SubtaskIndex
 from tidegate.serializers import pickled
-from tidegate.state.backend import KeyedStateBackend
 from tidegate.state.descriptors import (
     AggregatingState,
     ListState,
@@ -21,10 +19,9 @@ from tidegate.state.descriptors import (
     StateDescriptor,
     ValueState,
 )
-from tidegate.state.key_groups import key_group, subtask_of
-from tidegate.testing.conformance.state_kit import MAX_PARALLELISM, USERS, Basket, StateBackendKit, Taken
+from tidegate.testing.conformance.state_kit import USERS, Basket
+from tidegate.testing.conformance.state_rescaling import NUMBER, StateRescalingConformance
 
-NUMBER = ValueState(int, name="number")
 ENTRIES = MapState(str, int, name="entries")
 
 
@@ -68,36 +65,8 @@ KINDS = tuple(_changing(Basket))
 """All ways to get at a value that can change."""
 
 
-class StateCheckpointConformance(StateBackendKit):
+class StateCheckpointConformance(StateRescalingConformance):
     """The suite of checkpoints: each test is one promise."""
-
-    def numbers(self, backend: KeyedStateBackend, handle: Any = None) -> dict[str, int]:
-        """What each user has in the state `NUMBER`."""
-        handle = handle if handle is not None else backend.register(NUMBER)
-        found = {}
-        for user in USERS:
-            backend.set_current_key(user)
-            if handle.value() is not None:
-                found[user] = handle.value()
-        return found
-
-    def test_any_completed_checkpoint_gives_back_the_state_at_its_barrier(self) -> None:
-        backend = self.one()
-        handle = backend.register(NUMBER)
-        expected: dict[str, int] = {}
-        completed: list[tuple[Taken, dict[str, int]]] = []
-        for round_ in range(30):
-            for user in USERS[round_ % 7 : 50 : 7]:
-                backend.set_current_key(user)
-                if round_ % 5 == 4:
-                    handle.clear()
-                    expected.pop(user, None)
-                else:
-                    handle.update(round_)
-                    expected[user] = round_
-            completed.append((self.complete(backend), dict(expected)))
-        for taken, state in completed:
-            assert self.numbers(self.restored(taken)) == state
 
     def test_what_was_cleared_after_a_checkpoint_does_not_come_back(self) -> None:
         backend = self.restored(self.complete(self.filled(NUMBER)[0]))
@@ -114,25 +83,6 @@ class StateCheckpointConformance(StateBackendKit):
         assert (number.value(), entries.is_empty()) == (None, True)
         assert sorted(after.keys("number")) == sorted(USERS[1:])
         assert list(after.keys("entries")) == []
-
-    def test_files_of_an_abandoned_checkpoint_are_never_named_again(self) -> None:
-        backend = self.filled(NUMBER)[0]
-        handle = backend.register(ValueState(int, name="other"))
-        last = self.complete(backend)
-        given_up: set[str] = set()
-        for round_ in range(20):
-            backend.set_current_key(USERS[round_])
-            handle.update(round_)
-            if round_ % 3 == 2:
-                last = self.complete(backend)
-            else:
-                given_up |= self.abandon(backend, last).paths - last.paths
-            assert not last.paths & given_up
-            after = self.restored(last)
-            assert len(self.numbers(after)) == len(USERS)
-        after = self.restored(self.complete(backend))
-        after.register(ValueState(int, name="other"))
-        assert sorted(after.keys("other")) == sorted(USERS[:20])
 
     def test_a_completion_that_is_never_heard_of_loses_nothing(self) -> None:
         backend = self.filled(NUMBER)[0]
@@ -223,32 +173,6 @@ class StateCheckpointConformance(StateBackendKit):
         entries.put("e", 5)
         assert entries.keys() == ["d", "b", "a", "c", "e"]
 
-    def test_checkpoints_go_on_through_any_parallelism(self) -> None:
-        """Files are kept for the newest checkpoint alone."""
-        backends = self.filled(NUMBER, 2)
-        expected = {user: number for number, user in enumerate(USERS)}
-        taken = [self.complete(backend) for backend in backends]
-        named: set[str] = set()
-        for parallelism in (3, 1, 4, 4, 2):
-            backends = [self.restored(*taken, subtask=i, parallelism=parallelism) for i in range(parallelism)]
-            handles = [backend.register(NUMBER) for backend in backends]
-            for round_ in range(8):
-                for user in USERS[round_ + parallelism :: 11]:
-                    owner = subtask_of(key_group(user, MAX_PARALLELISM), parallelism, MAX_PARALLELISM)
-                    backends[owner].set_current_key(user)
-                    handles[owner].update(round_)
-                    expected[user] = round_
-                taken = [self.complete(backend) for backend in backends]
-                needed = {path for one in taken for path in one.paths}
-                named |= needed
-                self.files.delete(named - needed)
-            found: dict[str, int] = {}
-            for subtask in range(parallelism):
-                part = self.numbers(self.restored(*taken, subtask=subtask, parallelism=parallelism))
-                assert not part.keys() & found.keys()
-                found |= part
-            assert found == expected
-
     def test_a_restored_state_that_changes_its_type_is_stored_in_the_new_one(self) -> None:
         backend = self.filled(NUMBER)[0]
         self.complete(backend)
@@ -315,11 +239,3 @@ class StateCheckpointConformance(StateBackendKit):
             assert basket.peek() == Basket(["x" * 500])
         self.complete(backend)
         assert sum(self.files.sizes) - written < 50_000
-
-    def test_a_subtask_that_has_no_group_of_a_snapshot_takes_nothing_from_it(self) -> None:
-        taken = [self.complete(backend) for backend in self.filled(NUMBER, 4)]
-        backend = self.backend(SubtaskIndex(1), 4, MAX_PARALLELISM)
-        backend.restore([taken[1].snapshot()], self.files)
-        found = self.numbers(backend)
-        assert found
-        assert {subtask_of(key_group(user, MAX_PARALLELISM), 4, MAX_PARALLELISM) for user in found} == {1}

@@ -20,7 +20,8 @@ from tidegate.errors import CorruptError
 from tidegate.ids import CheckpointId, OperatorName, SubtaskIndex
 from tidegate.state.backend import PIECE, Capture, KeyedStateBackend
 from tidegate.state.descriptors import StateDescriptor
-from tidegate.state.key_groups import groups_of, key_group, subtask_of
+from tidegate.state.key_groups import grouping_of, groups_of, subtask_of
+from tidegate.state.keys import encode_key
 
 OPERATOR = OperatorName("under-test")
 MAX_PARALLELISM = 32
@@ -148,6 +149,9 @@ class Taken:
 class StateBackendKit(ABC):
     """To be overridden: `backend`, `limited`."""
 
+    key_type = ""
+    """That its backends are told of their keys; '' is nothing."""
+
     @abstractmethod
     def backend(self, subtask: SubtaskIndex, parallelism: int, max_parallelism: int) -> KeyedStateBackend:
         """An empty backend."""
@@ -159,6 +163,11 @@ class StateBackendKit(ABC):
     def one(self) -> KeyedStateBackend:
         """The backend of the only subtask."""
         return self.backend(SubtaskIndex(0), 1, MAX_PARALLELISM)
+
+    def owner_of(self, key: Any, parallelism: int) -> SubtaskIndex:
+        """The subtask of so many that has `key`."""
+        group = grouping_of(self.key_type, MAX_PARALLELISM).group_of(encode_key(key))
+        return subtask_of(group, parallelism, MAX_PARALLELISM)
 
     @cached_property
     def files(self) -> KeptFiles:
@@ -206,7 +215,7 @@ class StateBackendKit(ABC):
         backends = [self.backend(SubtaskIndex(i), parallelism, MAX_PARALLELISM) for i in range(parallelism)]
         handles = [backend.register(descriptor) for backend in backends]
         for number, user in enumerate(USERS):
-            owner = subtask_of(key_group(user, MAX_PARALLELISM), parallelism, MAX_PARALLELISM)
+            owner = self.owner_of(user, parallelism)
             backends[owner].set_current_key(user)
             handles[owner].update(number)
         return backends

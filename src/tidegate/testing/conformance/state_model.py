@@ -31,7 +31,8 @@ from tidegate.state.descriptors import (
     StateDescriptor,
     ValueState,
 )
-from tidegate.state.key_groups import groups_of, key_group, subtask_of
+from tidegate.state.key_groups import grouping_of, groups_of, subtask_of
+from tidegate.state.keys import encode_key
 from tidegate.testing.conformance.state_kit import Basket, KeptFiles, Taken
 
 MAX_PARALLELISM = 8
@@ -120,6 +121,9 @@ def _clip(snapshot: OperatorSnapshot, groups: range) -> OperatorSnapshot:
 class StateModel(RuleBasedStateMachine):
     """To be overridden: `backend`."""
 
+    key_type = ""
+    """That a backend is told of its keys. Co-partitioned keys are a str each."""
+
     @abstractmethod
     def backend(self, subtask: SubtaskIndex, parallelism: int, max_parallelism: int) -> KeyedStateBackend:
         """An empty backend of a new attempt."""
@@ -152,9 +156,15 @@ class StateModel(RuleBasedStateMachine):
         for subtask in getattr(self, "subtasks", []):
             subtask.backend.close()
 
+    def given(self, key: Any) -> Any:
+        """The key of the backends that stands for one of `KEYS`."""
+        return key[0] if self.key_type else key
+
     def at(self, key: Any) -> dict[str, Any]:
-        owner = self.subtasks[subtask_of(key_group(key, MAX_PARALLELISM), len(self.subtasks), MAX_PARALLELISM)]
-        owner.backend.set_current_key(key)
+        given = self.given(key)
+        group = grouping_of(self.key_type, MAX_PARALLELISM).group_of(encode_key(given))
+        owner = self.subtasks[subtask_of(group, len(self.subtasks), MAX_PARALLELISM)]
+        owner.backend.set_current_key(given)
         return owner.handles
 
     # ---- operations ------------------------------------------------------------------------------------------------
@@ -349,7 +359,7 @@ class StateModel(RuleBasedStateMachine):
         for descriptor in DESCRIPTORS:
             name = descriptor.name
             found = [key for subtask in self.subtasks for key in subtask.backend.keys(name)]
-            assert sorted(found, key=repr) == sorted(self.model[name], key=repr)
+            assert sorted(found, key=repr) == sorted(map(self.given, self.model[name]), key=repr)
             for key, expected in self.model[name].items():
                 kept = self.at(key)[name].peek()
                 assert kept == expected

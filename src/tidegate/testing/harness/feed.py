@@ -76,6 +76,13 @@ class FeedSource:
         return FeedReader(self._feed, self._name)
 
 
+class PartitionedFeedSource(FeedSource):
+    """One whose splits stand in for the partitions of a topic: the test says of each record in which it is."""
+
+    def partition_of(self, split: str) -> tuple[str, int]:
+        return self._name, int(split)
+
+
 class _WhereEncoded:
     """The format of a source, for those of its values that a test gives as bytes."""
 

@@ -11,7 +11,7 @@ from tidegate.graph.logical import LogicalGraph, LogicalNode
 from tidegate.ids import OperatorName
 from tidegate.operators.contracts import Operator, OperatorFactory
 from tidegate.testing.harness.elements import ScriptedSource
-from tidegate.testing.harness.feed import Feed, FeedSource, told_strategy
+from tidegate.testing.harness.feed import Feed, FeedSource, PartitionedFeedSource, told_strategy
 from tidegate.testing.harness.sink import Collected
 from tidegate.testing.harness.watching import States, WatchedOperator
 
@@ -58,7 +58,9 @@ class StandIns:
             node = replace(node, watermarks=told_strategy(node.watermarks, self._feed, node.name))
         if node.source is not None:
             splits, own_format = self._scripts[node.name].splits, node.source.deserializer
-            return replace(node, source=FeedSource(self._feed, node.name, splits, own_format))
+            # With one split nobody has said which records are in which partition.
+            made = PartitionedFeedSource if splits > 1 else FeedSource
+            return replace(node, source=made(self._feed, node.name, splits, own_format))
         if node.sink is not None:
             return replace(node, sink=self.sinks.setdefault(node.name, Collected()))
         return replace(node, factory=self._remembering(node.name, node.factory)) if node.factory is not None else node

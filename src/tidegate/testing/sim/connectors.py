@@ -107,6 +107,10 @@ class SimSource:
     def inspection_spec(self) -> RecoverySpec | None:
         return None
 
+    def partition_of(self, split: str) -> tuple[str, int]:
+        topic, _, number = split.rpartition("/")
+        return topic, int(number)
+
     def discover(self, known: frozenset[str] | None) -> list[SplitState]:
         return self._gate.call(f"discovers {self._topic}", lambda: self._discover(known))
 
@@ -132,10 +136,10 @@ class SimSource:
         return self._gate.call(f"reads {split.id} from {split.position}", lambda: self._fetch(split, max_records))
 
     def _fetch(self, split: SplitState, max_records: int) -> Fetched | None:
-        topic, _, number = split.id.rpartition("/")
-        end = len(self._service.topics[topic][int(number)].records)
+        topic, number = self.partition_of(split.id)
+        end = len(self._service.topics[topic][number].records)
         limit = min(end if split.stop is None else split.stop, end if self._ready is None else self._ready())
-        values, position = self._service.fetch(topic, int(number), split.position, max_records, limit)
+        values, position = self._service.fetch(topic, number, split.position, max_records, limit)
         if position == split.position:
             return None
         return Fetched(split.id, values, position, finished=split.stop is not None and position >= split.stop)

@@ -9,9 +9,11 @@ from tidegate.checkpoint.store import CheckpointStore
 from tidegate.errors import TidegateError
 from tidegate.ids import OperatorName, SubtaskIndex
 from tidegate.operators.asynchronous import requests_state
+from tidegate.operators.partitioned import partition_subtask
 from tidegate.operators.timers import EVENT_TIMERS, PROCESSING_TIMERS
 from tidegate.state.backend import StoredFiles
 from tidegate.state.descriptors import collect_descriptors
+from tidegate.state.key_partitions import partitioned_key_type
 from tidegate.state.object_backend import ObjectStateBackend
 from tidegate.state.operator_state import OperatorStateBackend
 from tidegate.testing.sim.checkers import Violated
@@ -112,7 +114,9 @@ class CutChecker:
     def _read_state(
         self, record: OperatorRecord, manifest: Manifest, keys: list[str], files: StoredFiles
     ) -> dict[str, StateOfKey]:
-        backend = ObjectStateBackend(record.name, SubtaskIndex(0), 1, manifest.max_parallelism)
+        partitions = self._shape.key_partitions
+        key_type = "" if partitions is None else partitioned_key_type("str", partitions)
+        backend = ObjectStateBackend(record.name, SubtaskIndex(0), 1, manifest.max_parallelism, key_type=key_type)
         backend.restore([snapshot for snapshot in record.snapshots if snapshot.handles], files)
         handles: dict[str, Any] = {
             name: backend.register(descriptor)
@@ -120,10 +124,10 @@ class CutChecker:
             if descriptor.is_keyed
         }
         timers, waiting = backend.register(PROCESSING_TIMERS), backend.register(EVENT_TIMERS)
-        watermarks = {snapshot.watermark for snapshot in record.snapshots}
-        watermark = next(iter(watermarks)) if len(watermarks) == 1 else None
         found: dict[str, StateOfKey] = {}
         for key in keys:
+            watermarks = self._watermarks(record, key, manifest.max_parallelism)
+            watermark = next(iter(watermarks)) if len(watermarks) == 1 else None
             backend.set_current_key(key)
             history, amounts = handles["history"].value(), handles["amounts"].get()
             count, total = handles["count"].value(), handles["total"].value()
@@ -134,13 +138,22 @@ class CutChecker:
                 self._violated(f"checkpoint {manifest.checkpoint}: the timers of {key} are not those that it waits for")
             times = list(waiting.keys())
             overdue = [time for time in times if watermark is not None and time <= watermark]
-            # Each subtask has heard the same of every source; but for the end, which all that waits has passed.
+            # Each has heard the same of every source; but for the end, which all that waits has passed.
             disagrees = len(watermarks) > 1 and bool(times)
             if overdue or disagrees or handles["passed"].value() + len(times) != count:
                 what = f"event time is {sorted(map(str, watermarks))}, and {key} waits for {times}"
                 self._violated(f"checkpoint {manifest.checkpoint}: {what}")
             found[key] = (count, total, frozenset(history))
         return found
+
+    def _watermarks(self, record: OperatorRecord, key: str, max_parallelism: int) -> set[int | None]:
+        """What the subtasks that may have had records of `key` say."""
+        snapshots, partitions = record.snapshots, self._shape.key_partitions
+        if partitions is not None:
+            # Each subtask has a time of its own, that of the partitions that it reads.
+            own = partition_subtask(partitions, partitions.of(key), record.parallelism, max_parallelism)
+            snapshots = (snapshots[own],)
+        return {snapshot.watermark for snapshot in snapshots}
 
     def _check_lists(self, record: OperatorRecord, before: list[Event], name: str, files: StoredFiles) -> None:
         """The lists of all subtasks together: each event before the cut once, and their number."""

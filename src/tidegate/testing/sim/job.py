@@ -127,7 +127,11 @@ def build_graph(
     if shape.calls:
         retries = Retries(attempts=3, delay="5ms", on=ConnectionError)
         stream = stream.async_map(Unsteady(), name=ASK, type=Event, capacity=shape.calls, retries=retries)
-    totals = stream.key_by(_key).process(RunningTotals(), name=TOTALS)
+    if shape.is_co_partitioned:
+        keyed = stream.key_by(_key, key_type=str, partitions=shape.partitions)
+    else:
+        keyed = stream.key_by(_key)
+    totals = keyed.process(RunningTotals(), name=TOTALS)
     for topic in shape.output_topics:
         totals.sink(sink(topic), name=topic, parallelism=shape.sink_parallelism)
     return job.graph(max_parallelism)
@@ -165,5 +169,8 @@ def make_input(shape: JobShape, random: Random) -> dict[str, list[list[Event]]]:
     found: dict[str, list[list[Event]]] = {topic: [[] for _ in range(shape.partitions)] for topic in shape.input_topics}
     for id in range(shape.records):
         event = Event(id, f"k{random.randrange(shape.keys)}", random.randrange(1, 100))
-        found[random.choice(shape.input_topics)][random.randrange(shape.partitions)].append(event)
+        topic, partition = random.choice(shape.input_topics), random.randrange(shape.partitions)
+        if shape.key_partitions is not None:
+            partition = shape.key_partitions.of(event.key)
+        found[topic][partition].append(event)
     return found

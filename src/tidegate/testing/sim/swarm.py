@@ -12,6 +12,7 @@ import msgspec
 from tidegate.checkpoint.coordinator import CoordinatorSettings
 from tidegate.config.restart import ExponentialDelay, FixedDelay, RestartNone, RestartStrategy
 from tidegate.runtime.control import RuntimeOptions
+from tidegate.state.key_partitions import MURMUR2, KeyPartitions
 from tidegate.testing.sim.clocks import ClockErrors
 from tidegate.testing.sim.gate import FaultRates
 
@@ -50,6 +51,13 @@ class JobShape:
     """Its sources are one group of aligned ones; None: they are not. Not drawn."""
     calls: int = field(default=0, repr=False)
     """How many calls an asynchronous operator behind the sources makes at once; 0: there is none. Not drawn."""
+    is_co_partitioned: bool = field(default=False, repr=False)
+    """The partitions of the input keep keys together, and the program says so. Not drawn."""
+
+    @property
+    def key_partitions(self) -> KeyPartitions | None:
+        """Which partition each key is in; None where it may be in any."""
+        return KeyPartitions(self.partitions, MURMUR2) if self.is_co_partitioned else None
 
     @property
     def input_topics(self) -> tuple[str, ...]:

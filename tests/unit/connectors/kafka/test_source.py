@@ -22,6 +22,7 @@ from tidegate.connectors.kafka.source import KafkaSource, KafkaSourceReader
 from tidegate.errors import InvalidError
 from tidegate.formats import String
 from tidegate.operators.contracts import Fetched
+from tidegate.operators.partitioned import PartitionedSource
 
 BOOTSTRAP = "127.0.0.1:9092"
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -70,6 +71,12 @@ def test_a_bounded_source_looks_once(bounded: Any) -> None:
 def test_an_unbounded_source_looks_again() -> None:
     source = KafkaSource(BOOTSTRAP, "t", discovery_interval=3)
     assert (source.bounded, source.discovery_interval, source.deserializer) == (False, 3, None)
+
+
+def test_its_splits_are_partitions_of_a_topic() -> None:
+    source = KafkaSource("here:9092", ["orders", "returns"])
+    assert isinstance(source, PartitionedSource)
+    assert source.partition_of("returns/12") == ("returns", 12)
 
 
 def test_the_inspection_has_what_is_needed_and_no_secret() -> None:

@@ -11,10 +11,11 @@ from tidegate.state.object_capture import MAX_VALUE_BYTES
 from tidegate.state.rocksdb import RocksMemory, RocksStateBackend
 from tidegate.testing.conformance.state_backend import StateBackendConformance
 from tidegate.testing.conformance.state_kit import MAX_PARALLELISM, OPERATOR
+from tidegate.testing.conformance.state_partitions import StatePartitionConformance
 from tidegate.testing.conformance.state_ttl import StateTtlConformance
 
 
-class TestRocksStateBackend(StateBackendConformance, StateTtlConformance):
+class _Rocks:
     """With a cache that holds what a test does."""
 
     cache_bytes = 1 << 20
@@ -29,11 +30,13 @@ class TestRocksStateBackend(StateBackendConformance, StateTtlConformance):
         for backend in self.made:
             backend.close()
 
-    def limited(self, max_value_bytes: int) -> RocksStateBackend:
-        return self.backend(SubtaskIndex(0), 1, MAX_PARALLELISM, max_value_bytes)
-
-    def backend(
-        self, subtask: SubtaskIndex, parallelism: int, max_parallelism: int, value_limit: int = MAX_VALUE_BYTES
+    def make(
+        self,
+        subtask: SubtaskIndex,
+        parallelism: int,
+        max_parallelism: int,
+        key_type: str = "",
+        value_limit: int = MAX_VALUE_BYTES,
     ) -> RocksStateBackend:
         made = RocksStateBackend(
             OPERATOR,
@@ -42,6 +45,7 @@ class TestRocksStateBackend(StateBackendConformance, StateTtlConformance):
             max_parallelism,
             next(self.folders),
             self.memory,
+            key_type=key_type,
             cache_bytes=self.cache_bytes,
             value_limit=value_limit,
         )
@@ -49,7 +53,22 @@ class TestRocksStateBackend(StateBackendConformance, StateTtlConformance):
         return made
 
 
+class TestRocksStateBackend(_Rocks, StateBackendConformance, StateTtlConformance):
+    def limited(self, max_value_bytes: int) -> RocksStateBackend:
+        return self.make(SubtaskIndex(0), 1, MAX_PARALLELISM, value_limit=max_value_bytes)
+
+    def backend(self, subtask: SubtaskIndex, parallelism: int, max_parallelism: int) -> RocksStateBackend:
+        return self.make(subtask, parallelism, max_parallelism)
+
+
 class TestWithoutACache(TestRocksStateBackend):
     """Everything is written and read again with each new key."""
 
     cache_bytes = 0
+
+
+class TestPartitionedKeys(_Rocks, StatePartitionConformance):
+    def partitioned(
+        self, subtask: SubtaskIndex, parallelism: int, max_parallelism: int, key_type: str
+    ) -> RocksStateBackend:
+        return self.make(subtask, parallelism, max_parallelism, key_type)

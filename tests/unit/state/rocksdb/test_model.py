@@ -34,6 +34,7 @@ class RocksModel(StateModel):
             max_parallelism,
             Path(self.folder.name) / str(self.attempt) / f"under-test.{subtask}",
             self.memory,
+            key_type=self.key_type,
             cache_bytes=self.cache_bytes,
         )
 
@@ -42,12 +43,19 @@ class RocksModel(StateModel):
         self.folder.cleanup()
 
 
-TestRocksAgainstDicts = RocksModel.TestCase
-TestRocksAgainstDicts.settings = settings(
-    max_examples=20,
+class PartitionedRocksModel(RocksModel):
+    key_type = "str in 3 partitions by murmur2"
+
+
+SETTINGS = settings(
     stateful_step_count=25,
     deadline=None,
     suppress_health_check=list(HealthCheck),
     # Each step opens databases: making a failing run shorter would take minutes.
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
 )
+
+TestRocksAgainstDicts = RocksModel.TestCase
+TestRocksAgainstDicts.settings = settings(SETTINGS, max_examples=20)
+TestPartitionedRocksAgainstDicts = PartitionedRocksModel.TestCase
+TestPartitionedRocksAgainstDicts.settings = settings(SETTINGS, max_examples=10)
