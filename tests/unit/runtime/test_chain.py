@@ -291,7 +291,7 @@ def test_only_a_source_and_a_sink_that_both_can_pass_on_what_was_read_as_it_is(
     keeps: bool, takes: bool, outside: tuple[str, ...], expected: type
 ) -> None:
     written: list[Batch] = []
-    source, sink = SourceOperator(Ready(keeps)), SinkOperator(written.append, takes)
+    source, sink = SourceOperator(Ready(keeps)), SinkOperator(lambda batch, refuse: written.append(batch), takes)
     chain = chain_of(("read", source), ("write", sink), outside=outside)
     values: Any = range(3)
     chain.push(Batch(values, None, [7, 8, 9]))
@@ -307,7 +307,7 @@ def test_an_operator_between_source_and_sink_gets_a_list() -> None:
     written: list[Batch] = []
     between = Plain(same)
     chain = chain_of(
-        ("read", SourceOperator(Ready(True))), ("keep", between), ("write", SinkOperator(written.append, True))
+        ("read", SourceOperator(Ready(True))), ("keep", between), ("write", SinkOperator(lambda batch, refuse: written.append(batch), True))
     )
     values: Any = range(3)
     chain.push(Batch(values))
