@@ -51,23 +51,6 @@ class InRocks(Real):
         self._backend.close()
 
 
-@pytest.mark.parametrize("lateness", [0, 6])
-@pytest.mark.parametrize("kind", BY_EVENT_TIME)
-def test_windows_in_a_database_are_what_the_model_says(kind: str, lateness: int, tmp_path: Path) -> None:
-    assigner = BY_EVENT_TIME[kind]
-    model, real = Model(assigner, lateness), InRocks(assigner, lateness, tmp_path)
-    number = 0
-    for watermark, stamps in ((-5, [3, 1, 14, 8]), (7, [6, 12, 9, 21]), (14, [13, 30, 22]), (24, [25, 9, 23])):
-        assert real.watermark(watermark) == model.watermark(watermark)
-        rows = [(key, stamp, number + i) for i, (key, stamp) in enumerate((k, s) for s in stamps for k in "ba")]
-        number += len(rows)
-        assert sorted(real.batch(rows)[0]) == sorted(result for row in rows for result in model.record(*row))
-        real.move()
-    assert real.watermark(MAX_WATERMARK) == model.watermark(MAX_WATERMARK)
-    assert real.open == 0
-    real.close()
-
-
 class Formerly(Real):
     """As earlier versions did it, until it moves: with timers in the state."""
 
@@ -88,6 +71,30 @@ class Formerly(Real):
     @property
     def timers(self) -> list[Any]:
         return list(self._backend.keys(EVENT_TIMERS.name))
+
+
+class FormerlyInRocks(Formerly, InRocks):
+    """With timers in the database, until it moves."""
+
+
+@pytest.mark.parametrize("make", [InRocks, FormerlyInRocks])
+@pytest.mark.parametrize("lateness", [0, 6])
+@pytest.mark.parametrize("kind", BY_EVENT_TIME)
+def test_windows_in_a_database_are_what_the_model_says(
+    kind: str, lateness: int, make: type[InRocks], tmp_path: Path
+) -> None:
+    assigner = BY_EVENT_TIME[kind]
+    model, real = Model(assigner, lateness), make(assigner, lateness, tmp_path)
+    number = 0
+    for watermark, stamps in ((-5, [3, 1, 14, 8]), (7, [6, 12, 9, 21]), (14, [13, 30, 22]), (24, [25, 9, 23])):
+        assert real.watermark(watermark) == model.watermark(watermark)
+        rows = [(key, stamp, number + i) for i, (key, stamp) in enumerate((k, s) for s in stamps for k in "ba")]
+        number += len(rows)
+        assert sorted(real.batch(rows)[0]) == sorted(result for row in rows for result in model.record(*row))
+        real.move()
+    assert real.watermark(MAX_WATERMARK) == model.watermark(MAX_WATERMARK)
+    assert real.open == 0
+    real.close()
 
 
 @pytest.mark.parametrize("lateness", [0, 6])

@@ -42,7 +42,9 @@ class WindowOperator(BaseWindowOperator):
     def __init__(self, assigner: WindowAssigner, spec: WindowSpec) -> None:
         super().__init__(spec)
         self._assigner = assigner
-        self._can_close_at_once = keeps_apart(assigner) and spec.emit_many is not None and not spec.lateness
+        self._goes_with_its_result = keeps_apart(assigner) and not spec.lateness
+        """A window, which is its only pane."""
+        self._can_close_at_once = self._goes_with_its_result and spec.emit_many is not None
         self._has_many_panes = getattr(assigner, "panes_a_window", 1) > MANY_PANES
         self._windows_of, self._windows_ending = assigner.windows_of, assigner.windows_ending
         self._all_panes_of = assigner.panes_of
@@ -260,6 +262,16 @@ class WindowOperator(BaseWindowOperator):
             self._refuse_results(error, None, keys[made], window)
 
     def _close(self, due: Iterable[Due]) -> Iterator[tuple[Any, TimeWindow, Any]]:
+        return self._close_single_panes(due) if self._goes_with_its_result else self._close_panes(due)
+
+    def _close_single_panes(self, due: Iterable[Due]) -> Iterator[tuple[Any, TimeWindow, Any]]:
+        for timestamp, key, _ in due:
+            (window,) = self._windows_ending(timestamp)
+            yield key, window, self._accumulators.get(window)
+            self._removed(key, window)
+            self._accumulators.remove(window)
+
+    def _close_panes(self, due: Iterable[Due]) -> Iterator[tuple[Any, TimeWindow, Any]]:
         lateness = self._spec.lateness
         for timestamp, key, _ in due:
             if lateness:
