@@ -15,6 +15,7 @@ from tests.unit.operators.test_windows_model import ASSIGNERS, Model, Real, node
 from tests.unit.runtime.harness import HandSource
 from tidegate.checkpoint.protocol import OperatorSnapshot
 from tidegate.elements import MAX_WATERMARK, MIN_WATERMARK, Batch
+from tidegate.event_time.windows import TimeWindow
 from tidegate.ids import CheckpointId, OperatorName, SubtaskIndex
 from tidegate.operators.timers import EVENT_TIMERS
 from tidegate.operators.windows import WindowOperator
@@ -151,6 +152,23 @@ def test_windows_that_are_open_take_late_records_when_the_lateness_becomes_longe
     assert real.watermark(10) == [("a", 0, 10, [1])]
     assert real.batch([("a", 4, 2)])[0] == [("a", 0, 10, [1, 2])]
     assert (real.watermark(14), real.open) == ([], 0)
+
+
+class OtherRules(tg.TumblingEventTimeWindows):
+    """As the same windows are cut when the rules of their time zone have changed."""
+
+    def pane_of(self, timestamp: int) -> TimeWindow:
+        start, end = super().pane_of(timestamp)
+        return TimeWindow(start + 2, end) if timestamp >= start + 2 else TimeWindow(start, start + 2)
+
+
+def test_a_window_that_is_none_any_more_does_not_fire_as_another() -> None:
+    real = Real(ASSIGNERS["tumbling"], 0)
+    real.batch([("a", 3, 1), ("b", 13, 2)])
+    real._node = node_of(OtherRules("10ms"), 0)
+    real.move()
+    real.batch([("b", 14, 3)])
+    assert real.watermark(MAX_WATERMARK) == [("b", 12, 20, [3])]
 
 
 @pytest.mark.parametrize("kind", ["sliding", "tumbling"])

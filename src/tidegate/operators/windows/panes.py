@@ -67,13 +67,16 @@ class WindowOperator(BaseWindowOperator):
         for key in dict.fromkeys(key for state in self._spec.states for key in self._backend.keys(state.name)):
             self._backend.set_current_key(key)
             reached = self._reached_of(key)
-            panes = self._accumulators.keys()
-            for pane in panes:
+            for pane in filter(self._is_cut, self._accumulators.keys()):
                 times = self._times(self._windows_of(pane), reached)
                 for time in times:
                     self._index.waiting_at(time)[key] = None
                 if not times:
                     self._accumulators.remove(pane)
+
+    def _is_cut(self, pane: TimeWindow) -> bool:
+        """Whether this pane is one. The rules of a time zone may have changed since it was stored."""
+        return self._assigner.pane_of(pane.start) == pane
 
     def _process(self, batch: Batch, keys: list[Any], stamps: Sequence[Any]) -> Iterator[Batch]:
         """A record whose windows are all open emits nothing: those of a pane are added in one loop."""
@@ -338,6 +341,9 @@ class GlobalWindowOperator(WindowOperator):
     def __init__(self, assigner: GlobalWindows, spec: WindowSpec) -> None:
         # One window that is its own pane.
         super().__init__(assigner, spec)  # type: ignore[arg-type]
+
+    def _is_cut(self, pane: Any) -> bool:
+        return True
 
     def _stamps_of(self, batch: Batch) -> Sequence[Any]:
         return [0] * len(batch)
