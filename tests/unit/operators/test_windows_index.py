@@ -15,6 +15,7 @@ from tests.unit.operators.test_windows_model import ASSIGNERS, Model, Real, node
 from tests.unit.runtime.harness import HandSource
 from tidegate.checkpoint.protocol import OperatorSnapshot
 from tidegate.elements import MAX_WATERMARK, MIN_WATERMARK, Batch
+from tidegate.event_time.windows import TimeWindow
 from tidegate.ids import CheckpointId, OperatorName, SubtaskIndex
 from tidegate.operators.timers import EVENT_TIMERS
 from tidegate.operators.windows import WindowOperator
@@ -51,23 +52,6 @@ class InRocks(Real):
         self._backend.close()
 
 
-@pytest.mark.parametrize("lateness", [0, 6])
-@pytest.mark.parametrize("kind", BY_EVENT_TIME)
-def test_windows_in_a_database_are_what_the_model_says(kind: str, lateness: int, tmp_path: Path) -> None:
-    assigner = BY_EVENT_TIME[kind]
-    model, real = Model(assigner, lateness), InRocks(assigner, lateness, tmp_path)
-    number = 0
-    for watermark, stamps in ((-5, [3, 1, 14, 8]), (7, [6, 12, 9, 21]), (14, [13, 30, 22]), (24, [25, 9, 23])):
-        assert real.watermark(watermark) == model.watermark(watermark)
-        rows = [(key, stamp, number + i) for i, (key, stamp) in enumerate((k, s) for s in stamps for k in "ba")]
-        number += len(rows)
-        assert sorted(real.batch(rows)[0]) == sorted(result for row in rows for result in model.record(*row))
-        real.move()
-    assert real.watermark(MAX_WATERMARK) == model.watermark(MAX_WATERMARK)
-    assert real.open == 0
-    real.close()
-
-
 class Formerly(Real):
     """As earlier versions did it, until it moves: with timers in the state."""
 
@@ -88,6 +72,30 @@ class Formerly(Real):
     @property
     def timers(self) -> list[Any]:
         return list(self._backend.keys(EVENT_TIMERS.name))
+
+
+class FormerlyInRocks(Formerly, InRocks):
+    """With timers in the database, until it moves."""
+
+
+@pytest.mark.parametrize("make", [InRocks, FormerlyInRocks])
+@pytest.mark.parametrize("lateness", [0, 6])
+@pytest.mark.parametrize("kind", BY_EVENT_TIME)
+def test_windows_in_a_database_are_what_the_model_says(
+    kind: str, lateness: int, make: type[InRocks], tmp_path: Path
+) -> None:
+    assigner = BY_EVENT_TIME[kind]
+    model, real = Model(assigner, lateness), make(assigner, lateness, tmp_path)
+    number = 0
+    for watermark, stamps in ((-5, [3, 1, 14, 8]), (7, [6, 12, 9, 21]), (14, [13, 30, 22]), (24, [25, 9, 23])):
+        assert real.watermark(watermark) == model.watermark(watermark)
+        rows = [(key, stamp, number + i) for i, (key, stamp) in enumerate((k, s) for s in stamps for k in "ba")]
+        number += len(rows)
+        assert sorted(real.batch(rows)[0]) == sorted(result for row in rows for result in model.record(*row))
+        real.move()
+    assert real.watermark(MAX_WATERMARK) == model.watermark(MAX_WATERMARK)
+    assert real.open == 0
+    real.close()
 
 
 @pytest.mark.parametrize("lateness", [0, 6])
@@ -144,6 +152,23 @@ def test_windows_that_are_open_take_late_records_when_the_lateness_becomes_longe
     assert real.watermark(10) == [("a", 0, 10, [1])]
     assert real.batch([("a", 4, 2)])[0] == [("a", 0, 10, [1, 2])]
     assert (real.watermark(14), real.open) == ([], 0)
+
+
+class OtherRules(tg.TumblingEventTimeWindows):
+    """As the same windows are cut when the rules of their time zone have changed."""
+
+    def pane_of(self, timestamp: int) -> TimeWindow:
+        start, end = super().pane_of(timestamp)
+        return TimeWindow(start + 2, end) if timestamp >= start + 2 else TimeWindow(start, start + 2)
+
+
+def test_a_window_that_is_none_any_more_does_not_fire_as_another() -> None:
+    real = Real(ASSIGNERS["tumbling"], 0)
+    real.batch([("a", 3, 1), ("b", 13, 2)])
+    real._node = node_of(OtherRules("10ms"), 0)
+    real.move()
+    real.batch([("b", 14, 3)])
+    assert real.watermark(MAX_WATERMARK) == [("b", 12, 20, [3])]
 
 
 @pytest.mark.parametrize("kind", ["sliding", "tumbling"])

@@ -145,7 +145,7 @@ steps = st.lists(
 
 @pytest.mark.parametrize("value_type", [int, list[int]], ids=str)
 @given(steps=steps)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_a_folded_map_is_like_one_that_was_put_into(value_type: Any, steps: list[Any]) -> None:
     folded, plain = Kept(FoldedMapState, value_type), Kept(InternalMapState, value_type)
     for number, (what, *how) in enumerate([*steps, ("capture",)]):

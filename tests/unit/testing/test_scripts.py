@@ -122,7 +122,7 @@ def test_records_without_a_timestamp_have_none_in_event_time() -> None:
     with JobHarness(windows(NO_WATERMARKS), sources={"orders": script}, batch_size=2) as harness:
         with pytest.raises(InvalidError, match="have no timestamps"):
             harness.run()
-        assert harness.state("sum", ".event-timers") == {"ann": {9: True}}
+        assert harness.state("sum", ".windows-tumbling-windows-of-10ms") == {"ann": {(0, 10): 1}}
 
 
 def test_a_watermark_in_the_script_of_a_source_without_any_is_refused() -> None:

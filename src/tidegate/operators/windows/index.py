@@ -17,6 +17,40 @@ _SORTED_AT_ONCE = 16_384
 """Keys that are put in order before somebody is asked whether to stop: some milliseconds."""
 
 
+class _InOrder:
+    """The keys of a time that has come, in the order of their canonical bytes."""
+
+    __slots__ = ("_keys", "_order", "_runs", "_unsorted", "is_sorted", "left")
+
+    def __init__(self, keys: dict[Any, None]) -> None:
+        self.left = len(keys)
+        """How many are not taken."""
+        self.is_sorted = False
+        self._unsorted: Iterator[Any] = iter(keys)
+        self._runs: list[list[Any]] = []
+        self._order: Callable[[Any], bytes] | None = None
+        self._keys: Iterator[Any] = iter(())
+
+    def sort_some(self) -> bool:
+        """Sort some more. Whether all of them are sorted then."""
+        run = list(islice(self._unsorted, _SORTED_AT_ONCE))
+        if set(map(type, run)) != {str}:
+            # Texts are in the order of their bytes: runs of such are sorted in any case.
+            self._order = encode_key
+        run.sort(key=self._order)
+        self._runs.append(run)
+        self.is_sorted = len(self._runs) * _SORTED_AT_ONCE >= self.left
+        if self.is_sorted:
+            self._keys = iter(run) if len(self._runs) == 1 else heapq.merge(*self._runs, key=self._order)
+        return self.is_sorted
+
+    def take(self, most: int) -> list[Any]:
+        """The next, when all are sorted."""
+        taken = list(islice(self._keys, most))
+        self.left -= len(taken)
+        return taken
+
+
 class WindowIndex:
     """See the module. `set_current_key`: of the backend."""
 
@@ -26,15 +60,8 @@ class WindowIndex:
         """Keys by time, each time's in the order in which they came."""
         self._times: list[int] = []
         """A heap of these times."""
-        self._unsorted: Iterator[Any] | None = None
-        """Of the first time, once it has come, keys that are not sorted yet."""
-        self._runs: list[list[Any]] = []
-        """Those that are, so many at a time."""
-        self._order: Callable[[Any], bytes] | None = None
-        self._due: Iterator[Any] | None = None
-        """The runs together, when all keys are sorted, as far as they are not taken."""
-        self._left = 0
-        """How many of them are not."""
+        self._due: _InOrder | None = None
+        """The keys of the first time, once it has come."""
 
     @property
     def next(self) -> int | None:
@@ -69,26 +96,12 @@ class WindowIndex:
         it no more. Where there are very many it takes several calls to sort them, which give none."""
         time = self._times[0]
         if self._due is None:
-            self._sort_some(self._waiting[time])
-            if self._due is None:
-                return time, []
-        keys = list(islice(self._due, most))
-        self._left -= len(keys)
-        if not self._left:
+            self._due = _InOrder(self._waiting[time])
+        if not self._due.is_sorted and not self._due.sort_some():
+            return time, []
+        keys = self._due.take(most)
+        if not self._due.left:
             self._due = None
             heapq.heappop(self._times)
             del self._waiting[time]
         return time, keys
-
-    def _sort_some(self, waiting: dict[Any, None]) -> None:
-        if self._unsorted is None:
-            self._unsorted, self._left, self._order = iter(waiting), len(waiting), None
-        run = list(islice(self._unsorted, _SORTED_AT_ONCE))
-        if set(map(type, run)) != {str}:
-            # Texts are in the order of their bytes: runs of such are sorted in any case.
-            self._order = encode_key
-        run.sort(key=self._order)
-        self._runs.append(run)
-        if len(self._runs) * _SORTED_AT_ONCE >= self._left:
-            self._due = iter(run) if len(self._runs) == 1 else heapq.merge(*self._runs, key=self._order)
-            self._unsorted, self._runs = None, []

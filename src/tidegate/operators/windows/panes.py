@@ -42,7 +42,9 @@ class WindowOperator(BaseWindowOperator):
     def __init__(self, assigner: WindowAssigner, spec: WindowSpec) -> None:
         super().__init__(spec)
         self._assigner = assigner
-        self._can_close_at_once = keeps_apart(assigner) and spec.emit_many is not None and not spec.lateness
+        self._goes_with_its_result = keeps_apart(assigner) and not spec.lateness
+        """A window, which is its only pane."""
+        self._can_close_at_once = self._goes_with_its_result and spec.emit_many is not None
         self._has_many_panes = getattr(assigner, "panes_a_window", 1) > MANY_PANES
         self._windows_of, self._windows_ending = assigner.windows_of, assigner.windows_ending
         self._all_panes_of = assigner.panes_of
@@ -65,13 +67,16 @@ class WindowOperator(BaseWindowOperator):
         for key in dict.fromkeys(key for state in self._spec.states for key in self._backend.keys(state.name)):
             self._backend.set_current_key(key)
             reached = self._reached_of(key)
-            panes = self._accumulators.keys()
-            for pane in panes:
+            for pane in filter(self._is_cut, self._accumulators.keys()):
                 times = self._times(self._windows_of(pane), reached)
                 for time in times:
                     self._index.waiting_at(time)[key] = None
                 if not times:
                     self._accumulators.remove(pane)
+
+    def _is_cut(self, pane: TimeWindow) -> bool:
+        """Whether this pane is one. The rules of a time zone may have changed since it was stored."""
+        return self._assigner.pane_of(pane.start) == pane
 
     def _process(self, batch: Batch, keys: list[Any], stamps: Sequence[Any]) -> Iterator[Batch]:
         """A record whose windows are all open emits nothing: those of a pane are added in one loop."""
@@ -260,6 +265,16 @@ class WindowOperator(BaseWindowOperator):
             self._refuse_results(error, None, keys[made], window)
 
     def _close(self, due: Iterable[Due]) -> Iterator[tuple[Any, TimeWindow, Any]]:
+        return self._close_single_panes(due) if self._goes_with_its_result else self._close_panes(due)
+
+    def _close_single_panes(self, due: Iterable[Due]) -> Iterator[tuple[Any, TimeWindow, Any]]:
+        for timestamp, key, _ in due:
+            (window,) = self._windows_ending(timestamp)
+            yield key, window, self._accumulators.get(window)
+            self._removed(key, window)
+            self._accumulators.remove(window)
+
+    def _close_panes(self, due: Iterable[Due]) -> Iterator[tuple[Any, TimeWindow, Any]]:
         lateness = self._spec.lateness
         for timestamp, key, _ in due:
             if lateness:
@@ -326,6 +341,9 @@ class GlobalWindowOperator(WindowOperator):
     def __init__(self, assigner: GlobalWindows, spec: WindowSpec) -> None:
         # One window that is its own pane.
         super().__init__(assigner, spec)  # type: ignore[arg-type]
+
+    def _is_cut(self, pane: Any) -> bool:
+        return True
 
     def _stamps_of(self, batch: Batch) -> Sequence[Any]:
         return [0] * len(batch)
