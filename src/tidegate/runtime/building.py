@@ -16,7 +16,7 @@ from tidegate.event_time.progress import EventTimeProgress
 from tidegate.graph.logical import ErrorPolicy, LogicalGraph, LogicalNode
 from tidegate.graph.partitioned import is_from_one_split, split_places
 from tidegate.graph.physical import ChannelId, Edge, PhysicalGraph, Vertex, worker_of
-from tidegate.ids import KeyGroup, OperatorName, TaskId, WorkerIndex
+from tidegate.ids import OperatorName, TaskId, WorkerIndex
 from tidegate.operators.asynchronous import AsyncOperator
 from tidegate.operators.contracts import Operator, OperatorContext, SinkContext, SourceContext
 from tidegate.operators.partitioned import PartitionCheck
@@ -32,7 +32,7 @@ from tidegate.runtime.gate import InputGate
 from tidegate.runtime.local_copies import LocalCopies
 from tidegate.runtime.pacing import BatchPacer
 from tidegate.runtime.ports import AsyncCalls, Executor
-from tidegate.runtime.restored_times import restored_watermark
+from tidegate.runtime.restored_times import reached_by_key, restored_watermark
 from tidegate.runtime.router import Output
 from tidegate.runtime.sink_driver import SinkDriver
 from tidegate.runtime.snapshots import OperatorFiles, SnapshotWriter
@@ -41,7 +41,6 @@ from tidegate.runtime.task import Task
 from tidegate.runtime.task_parts import TaskParts
 from tidegate.runtime.task_state import TaskState
 from tidegate.state.backend import KeyedStateBackend
-from tidegate.state.key_groups import key_group
 from tidegate.state.operator_state import OperatorStateBackend
 
 Opened = TypeVar("Opened")
@@ -219,25 +218,9 @@ class TaskBuilder:
             operator_state=unkeyed,
             clock=self._ports.clock,
             watermark=parts.watermark,
-            reached=self._reached(node, parts.watermark),
+            reached=reached_by_key(self._graph, node, self._physical.max_parallelism, self._restored, parts.watermark),
             check_keys=self._partition_check(node, parts),
         )
-
-    def _reached(self, node: LogicalNode, watermark: int) -> Callable[[Any], int] | None:
-        """How far each key's old subtask had come, where some were further than `watermark`: each has a source, or an
-        idle input, of its own."""
-        watermarks = self._restored[node.name].watermarks if node.name in self._restored else {}
-        if all(one == watermark for one in watermarks.values()):
-            return None
-        group_of = self._group_of(node)
-        return lambda key: watermarks.get(group_of(key), watermark)
-
-    def _group_of(self, node: LogicalNode) -> Callable[[Any], KeyGroup]:
-        groups = self._physical.max_parallelism
-        for key_by in self._graph.key_bys(node):
-            if (partitions := key_by.partitions) is not None:
-                return lambda key: partitions.group_of(key, groups)
-        return lambda key: key_group(key, groups)
 
     def _partition_check(self, node: LogicalNode, parts: TaskParts) -> Callable[[list[Any]], None] | None:
         if node.partitions is None:

@@ -5,7 +5,8 @@ partitions they have not: each has the time of its own partitions, and a task go
 has now.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from tidegate.elements import MIN_WATERMARK
 from tidegate.graph.logical import LogicalGraph, LogicalNode
@@ -13,6 +14,7 @@ from tidegate.graph.physical import Vertex
 from tidegate.ids import OperatorName, SubtaskIndex
 from tidegate.operators.partitioned import partition_subtask
 from tidegate.runtime.control import RestoredOperator
+from tidegate.state.key_groups import key_group
 
 
 def restored_watermark(
@@ -30,6 +32,25 @@ def restored_watermark(
         if (watermark := _of_own_partitions(graph, vertex, subtask, max_parallelism, operator)) is not None
     ]
     return min(own or [operator.watermark for operator in found], default=MIN_WATERMARK)
+
+
+def reached_by_key(
+    graph: LogicalGraph,
+    node: LogicalNode,
+    max_parallelism: int,
+    restored: Mapping[OperatorName, RestoredOperator],
+    watermark: int,
+) -> Callable[[Any], int] | None:
+    """How far the old subtask of each key of an operator had come, where some were further than `watermark`; None where
+    none was."""
+    watermarks = restored[node.name].watermarks if node.name in restored else {}
+    if all(one == watermark for one in watermarks.values()):
+        return None
+    key_by = _partitioned(graph, node)
+    if key_by is None or key_by.partitions is None:
+        return lambda key: watermarks.get(key_group(key, max_parallelism), watermark)
+    group_of = key_by.partitions.group_of
+    return lambda key: watermarks.get(group_of(key, max_parallelism), watermark)
 
 
 def _of_own_partitions(

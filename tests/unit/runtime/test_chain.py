@@ -307,7 +307,9 @@ def test_an_operator_between_source_and_sink_gets_a_list() -> None:
     written: list[Batch] = []
     between = Plain(same)
     chain = chain_of(
-        ("read", SourceOperator(Ready(True))), ("keep", between), ("write", SinkOperator(lambda batch, refuse: written.append(batch), True))
+        ("read", SourceOperator(Ready(True))),
+        ("keep", between),
+        ("write", SinkOperator(lambda batch, refuse: written.append(batch), True)),
     )
     values: Any = range(3)
     chain.push(Batch(values))

@@ -5,13 +5,15 @@ import pytest
 import tidegate as tg
 from tests.unit.api.programs import NullSink, RunningTotal
 from tests.unit.graph.test_partitioned import by_user, topic
-from tidegate.checkpoint.protocol import OperatorSnapshot
+from tidegate.checkpoint.protocol import OperatorSnapshot, StateHandle
 from tidegate.elements import MIN_WATERMARK
 from tidegate.graph.logical import LogicalGraph
 from tidegate.graph.physical import build_physical
 from tidegate.ids import OperatorName, SubtaskIndex
 from tidegate.runtime.control import RestoredOperator
-from tidegate.runtime.restored_times import restored_watermark
+from tidegate.runtime.restored_times import reached_by_key, restored_watermark
+from tidegate.state.key_groups import grouping_of
+from tidegate.state.keys import encode_key
 
 FOUR = "str in 4 partitions by murmur2"
 NAMES = ("orders", "orders-key", "totals", "out")
@@ -21,6 +23,16 @@ def program(partitions: int | None = 4) -> LogicalGraph:
     job = tg.Job("shop")
     by_user(topic(job), partitions=partitions).process(RunningTotal(), name="totals").sink(NullSink(), name="out")
     return job.graph()
+
+
+def with_state(*ends: tuple[int, int, int]) -> dict[OperatorName, RestoredOperator]:
+    """Of the totals: of each old subtask the watermark, and the first and the last group of its state."""
+    name = OperatorName("totals")
+    snapshots = tuple(
+        OperatorSnapshot(name, handles=(StateHandle(first, last, 0, ""),), watermark=watermark)
+        for watermark, first, last in ends
+    )
+    return {name: RestoredOperator(name, False, snapshots)}
 
 
 def restored(
@@ -79,3 +91,21 @@ def test_where_keys_were_in_no_partition_or_in_others_the_least_counts() -> None
 def test_nothing_is_known_without_a_restore_and_of_operators_that_are_new() -> None:
     assert times(program(), 2, {}) == [None, None]
     assert times(program(), 2, restored([1000, 10], names=("orders", "orders-key"))) == [10, 10]
+
+
+@pytest.mark.parametrize("partitions", [4, None])
+def test_of_keys_whose_old_subtasks_were_further_is_known_how_far(partitions: int | None) -> None:
+    graph, keys = program(partitions), [f"user-{number}" for number in range(100)]
+    totals = graph.node(OperatorName("totals"))
+    grouping = grouping_of(FOUR if partitions else "str", 128)
+    is_first = [grouping.group_of(encode_key(key)) < 64 for key in keys]
+    reached = reached_by_key(graph, totals, 128, with_state((1000, 0, 63), (10, 64, 127)), 10)
+    assert reached is not None
+    assert [reached(key) for key in keys] == [1000 if first else 10 for first in is_first]
+    assert {*is_first} == {True, False}
+
+
+def test_where_no_old_subtask_was_further_keys_are_not_told_apart() -> None:
+    totals = program().node(OperatorName("totals"))
+    assert reached_by_key(program(), totals, 128, with_state((10, 0, 63), (10, 64, 127)), 10) is None
+    assert reached_by_key(program(), totals, 128, {}, 10) is None
