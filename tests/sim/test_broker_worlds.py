@@ -155,10 +155,23 @@ def the_next_commit_loses_its_markers(world: World) -> None:
     to_the_end(world)
 
 
+def open_in_partitions(world: World) -> list[PartitionProducer]:
+    """Of the transactions that the coordinator has open, what output partitions know; none before one has records."""
+    cluster = medium_of(world).cluster
+    found = cluster.coordinator.ids(TransactionState.ONGOING)
+    owners = {(entry.producer_id, entry.epoch) for entry in map(cluster.coordinator.entries.__getitem__, found)}
+    partitions = [
+        partition_of(partition.name) for name in world.swarm.shape.output_topics for partition in topic(world, name)
+    ]
+    rows = [row for at in partitions for row in cluster.producers(at) if (row.producer_id, row.epoch) in owners]
+    return rows if any(row.first_open_offset is not None for row in rows) else []
+
+
 def a_worker_is_presumed_dead_and_lives_on(world: World) -> None:
     world.swarm.zombies = 1.0
     after_a_checkpoint(world)
-    world.scheduler.run(lambda: False, world.scheduler.seconds + 0.01, 1_000_000)
+    # In the middle of a transaction: what the worker still has to write comes behind its end.
+    world.scheduler.run(lambda: False, world.scheduler.seconds + 0.05, 1_000_000)
     manager = world.supervisor.running[0]
     manager.cluster.presume_dead(manager.cluster.workers[0])
     to_the_end(world)
@@ -167,20 +180,9 @@ def a_worker_is_presumed_dead_and_lives_on(world: World) -> None:
 def an_administrator_aborts_what_is_open(world: World) -> None:
     """With WriteTxnMarkers, past the coordinator, in the middle of a transaction."""
     cluster = medium_of(world).cluster
-    rows: list[PartitionProducer] = []
-
-    def something_is_open() -> bool:
-        found = cluster.coordinator.ids(TransactionState.ONGOING)
-        owners = {(entry.producer_id, entry.epoch) for entry in map(cluster.coordinator.entries.__getitem__, found)}
-        rows[:] = [row for at in partitions for row in cluster.producers(at) if (row.producer_id, row.epoch) in owners]
-        return any(row.first_open_offset is not None for row in rows)
-
-    partitions = [
-        partition_of(partition.name) for name in world.swarm.shape.output_topics for partition in topic(world, name)
-    ]
     world.supervisor.start()
-    until(world, something_is_open)
-    for row in rows:
+    until(world, lambda: bool(open_in_partitions(world)))
+    for row in open_in_partitions(world):
         cluster.mark(row.partition, row.producer_id, row.epoch, commit=False, coordinator_epoch=row.coordinator_epoch)
     to_the_end(world)
 

@@ -105,9 +105,9 @@ def reports_commits_before_they_are_answered(patch: pytest.MonkeyPatch) -> None:
 def forgets_what_waits_for_the_new_transaction(patch: pytest.MonkeyPatch) -> None:
     right = SinkDriver.write
 
-    def wrong(self: Any, batch: Batch) -> None:
+    def wrong(self: Any, batch: Batch, refuse: Any) -> None:
         if self._transactions.is_writable:
-            right(self, batch)
+            right(self, batch, refuse)
 
     patch.setattr(SinkDriver, "is_writable", property(lambda self: self._transactions.current is not None))
     patch.setattr(SinkDriver, "write", wrong)
