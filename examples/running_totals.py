@@ -18,14 +18,15 @@ import tidegate as tg
 from tidegate.kafka import KafkaSink, KafkaSource
 
 
-class Order(msgspec.Struct, frozen=True):
+# gc=False: no order or total can be part of a cycle, so the garbage collector need not know them.
+class Order(msgspec.Struct, frozen=True, gc=False):
     """What the job needs of an order; other fields, as `ts`, are passed over."""
 
     user: str
     amount: int
 
 
-class Total(msgspec.Struct, frozen=True):
+class Total(msgspec.Struct, frozen=True, gc=False):
     user: str
     total: int
 

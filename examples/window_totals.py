@@ -20,31 +20,24 @@ import tidegate as tg
 from tidegate.kafka import KafkaSink, KafkaSource
 
 
-class Order(msgspec.Struct, frozen=True):
+# gc=False: no order or total can be part of a cycle, so the garbage collector need not know them.
+class Order(msgspec.Struct, frozen=True, gc=False):
     user: str
     amount: int
     ts: int
     """When it was placed, in milliseconds since 1970."""
 
 
-class Total(msgspec.Struct, frozen=True):
+class Total(msgspec.Struct, frozen=True, gc=False):
     user: str
     start: int
     """Of its window, in milliseconds since 1970."""
     total: int
 
 
-AMOUNT: tg.Aggregate[Order, int, int] = tg.Aggregate(
-    type=int,
-    create=int,
-    add=lambda total, order: total + order.amount,
-    merge=lambda one, other: one + other,
-    result=lambda total: total,
-)
-
-
 user_of = attrgetter("user")
 """Of orders and totals. It is asked for each record, and this one is no Python code that runs."""
+AMOUNT = tg.aggregates.sum(attrgetter("amount"), type=int)
 
 
 def build(argv: list[str]) -> tg.Job:

@@ -10,7 +10,6 @@ import builtins
 import math
 import operator
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
 from functools import reduce
@@ -18,7 +17,7 @@ from typing import Any, NamedTuple, TypeVar, overload
 
 import msgspec
 
-from tidegate.api.windowed import Aggregate
+from tidegate.api.windowed import Aggregate, ValueAggregate
 from tidegate.errors import InvalidError
 from tidegate.operators.keyed import itself
 from tidegate.operators.ranking import check_n, insert_ranked
@@ -31,15 +30,6 @@ T = TypeVar("T")
 Number = TypeVar("Number", int, float, Decimal, timedelta)
 Stored = type[T] | Pickled[T] | Serialized[T]
 """How values are serialised."""
-
-
-@dataclass(frozen=True)
-class ValueAggregate(Aggregate[In, Any, Out]):
-    """One that `add`s a record by adding `of(record)`, unless that is None: a loop can do so without calling `add`."""
-
-    of: Callable[[In], Any]
-    add_value: Callable[[Any, Any], Any]
-    """Accumulator and value to accumulator; may change the first."""
 
 
 def count() -> Aggregate[Any, Any, int]:

@@ -5,10 +5,9 @@
 from collections.abc import Callable
 from typing import Any
 
-from tidegate.api.aggregates import ValueAggregate
 from tidegate.api.builder import GraphBuilder
 from tidegate.api.validation import about, check_function, check_parallelism, declarations
-from tidegate.api.windowed import Aggregate
+from tidegate.api.windowed import Aggregate, ValueAggregate
 from tidegate.errors import InvalidError
 from tidegate.graph.logical import InputEdge, LogicalNode
 from tidegate.ids import OperatorName

@@ -17,6 +17,7 @@ from tidegate.graph.logical import InputEdge, LogicalNode
 from tidegate.ids import OperatorName
 from tidegate.operators.windows import window_operator, window_states
 from tidegate.operators.windows.functions import WindowContext
+from tidegate.operators.windows.spec import ByValue
 from tidegate.serializers import Pickled, Serialized, list_of
 
 if TYPE_CHECKING:
@@ -44,6 +45,15 @@ class Aggregate(Generic[In, Acc, Out]):
     add: Callable[[Acc, In], Acc]
     merge: Callable[[Acc, Acc], Acc]
     result: Callable[[Acc], Out]
+
+
+@dataclass(frozen=True)
+class ValueAggregate(Aggregate[In, Any, Out]):
+    """One that `add`s a record by adding `of(record)`, unless that is None: a loop can do so without calling `add`."""
+
+    of: Callable[[In], Any]
+    add_value: Callable[[Any, Any], Any]
+    """Accumulator and value to accumulator; may change the first."""
 
 
 class WindowedStream(Generic[Key, In]):
@@ -105,7 +115,8 @@ class WindowedStream(Generic[Key, In]):
             )
         results = self._results_of_one(operator, window_function, aggregate.result, side_outputs)
         functions = aggregate.create, aggregate.add, aggregate.merge
-        return self._add(operator, "aggregate", aggregate.type, functions, results, parallelism)
+        by_value = ByValue(aggregate.of, aggregate.add_value) if isinstance(aggregate, ValueAggregate) else None
+        return self._add(operator, "aggregate", aggregate.type, functions, results, parallelism, by_value)
 
     @overload
     def reduce(
@@ -181,9 +192,10 @@ class WindowedStream(Generic[Key, In]):
         functions: Functions,
         results: Results,
         parallelism: int | None,
+        by_value: ByValue | None = None,
     ) -> "Stream[Any]":
         windowing = self._windowing
-        spec = window_spec(operator, windowing, stored, functions, results)
+        spec = window_spec(operator, windowing, stored, functions, results, by_value)
         states = window_states(windowing.assigner, spec) | {state.name: state for state in results.states}
         late = () if windowing.late is None else (windowing.late.name,)
         self._builder.add(

@@ -24,6 +24,7 @@ from tidegate.event_time.windows import (
 from tidegate.ids import OperatorName
 from tidegate.operators.user_code import copy_function
 from tidegate.operators.windows import TriggerSpec, WindowSpec, trigger_state
+from tidegate.operators.windows.spec import ByValue
 from tidegate.state.descriptors import FoldedMapState, InternalMapState
 
 Assigner = WindowAssigner | SessionWindows | GlobalWindows | CountWindows
@@ -94,9 +95,15 @@ def state_name(assigner: object) -> str:
 
 
 def window_spec(
-    operator: OperatorName, windowing: Windowing, stored: Any, functions: Functions, results: Results
+    operator: OperatorName,
+    windowing: Windowing,
+    stored: Any,
+    functions: Functions,
+    results: Results,
+    by_value: ByValue | None = None,
 ) -> WindowSpec:
-    """What the operator is told: the `results` of aggregates that are made by `functions` and `stored` as that type."""
+    """What the operator is told: the `results` of aggregates that are made by `functions` and `stored` as that type.
+    by_value: the function that adds a record, taken apart."""
     create, add, merge = functions
     assigner, trigger = windowing.assigner, windowing.trigger
     name, kind = state_name(assigner), window_type(assigner)
@@ -118,6 +125,7 @@ def window_spec(
         function=results.function,
         trigger=triggered,
         emit_many=results.emit_many,
+        by_value=by_value,
     )
 
 

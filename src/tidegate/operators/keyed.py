@@ -17,7 +17,7 @@ from tidegate.operators.timers import TimeDomain, TimerQueue, Timers
 from tidegate.operators.user_code import describe, raise_user_error
 from tidegate.state.backend import KeyCursor, KeyedStateBackend
 from tidegate.state.descriptors import AggregatingState, StateDescriptor, ValueState
-from tidegate.state.handles import Running, RunningHandle
+from tidegate.state.handles import NOTHING, Running, RunningHandle
 
 
 def backend_of(context: OperatorContext) -> KeyedStateBackend:
@@ -165,7 +165,7 @@ class AggregateOperator:
         self._running = Running(
             descriptor.create,
             add or descriptor.add_function,
-            _NOTHING if add is None else None,
+            NOTHING if add is None else None,
             None if result is itself else result,
             emit,
         )
@@ -211,7 +211,3 @@ class AggregateOperator:
 def itself(accumulator: Any) -> Any:
     """The result of an aggregate whose accumulator is just that."""
     return accumulator
-
-
-_NOTHING: Any = object()
-"""No value is this."""

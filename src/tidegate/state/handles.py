@@ -25,6 +25,10 @@ In = TypeVar("In", contravariant=True)
 Out = TypeVar("Out", covariant=True)
 
 
+NOTHING: Any = object()
+"""No value is this."""
+
+
 class ValueHandle(Protocol[T]):
     """One value for each key."""
 
@@ -100,10 +104,11 @@ class FoldingHandle(Protocol):
         values: Iterable[Any],
         add: Callable[[Any, Any], Any],
         begin: Callable[[Any], Any],
+        left_out: Any = NOTHING,
     ) -> None:
         """For each of `values`, in order, with its owner as the current key: what is at `key` becomes
-        `add(it, value)`, and where nothing is, `add(begin(owner), value)`. Owners were checked before. Neither
-        function may look at this state."""
+        `add(it, value)`, and where nothing is, `add(begin(owner), value)`; for the value `left_out`, this object
+        itself, no `add`. Owners were checked before. Neither function may look at this state."""
         ...
 
     def take(self, key: Any, owners: Iterable[Any]) -> list[Any]:

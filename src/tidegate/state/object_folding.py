@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, TypeVar
 
 from tidegate.state.descriptors import MapState
+from tidegate.state.handles import NOTHING
 from tidegate.state.increments import REMOVED
 from tidegate.state.object_handles import Cursor
 from tidegate.state.object_maps import MutableMapHandle, ObjectMapHandle
@@ -36,6 +37,7 @@ class FoldedMapHandle(ObjectMapHandle[K, V]):
         values: Iterable[Any],
         add: Callable[[Any, Any], V],
         begin: Callable[[Any], V],
+        left_out: Any = NOTHING,
     ) -> None:
         """To look whether a value is of the right type may mean to look through it: that is done once for each owner,
         behind the last value."""
@@ -43,10 +45,12 @@ class FoldedMapHandle(ObjectMapHandle[K, V]):
             key = self._admit_key(key)
         folded, only, unsure = self._folded.setdefault(key, {}), self._only_class, dict[Any, None]()
         for owner, value in zip(owners, values, strict=True):
-            so_far = folded.get(owner, REMOVED)
+            so_far: Any = folded.get(owner, REMOVED)
             if so_far is REMOVED:
                 so_far = self._first(key, owner, begin)
-            so_far = folded[owner] = add(so_far, value)
+            if value is not left_out:
+                so_far = add(so_far, value)
+            folded[owner] = so_far
             if type(so_far) is not only:
                 unsure[owner] = None
         for owner in unsure:

@@ -119,7 +119,10 @@ class WindowOperator(BaseWindowOperator):
         cursor, begin = cursor_over(keys, self._operator), self._beginning(self._windows_of(pane))
         records = iter(values)
         try:
-            if self._folding is not None:
+            if self._folding is not None and self._spec.by_value is not None:
+                of, add_value = self._spec.by_value
+                self._folding.fold(pane, keys, map(of, records), add_value, begin, None)
+            elif self._folding is not None:
                 self._folding.fold(pane, keys, records, add, begin)
             else:
                 self._fold(cursor, pane, zip(keys, records, strict=True), add, begin)

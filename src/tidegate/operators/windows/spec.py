@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from tidegate.event_time.triggers import Trigger
 from tidegate.operators.windows.functions import WindowFunction
@@ -32,6 +32,15 @@ class Accumulators(Protocol):
     def items(self) -> list[tuple[Any, Any]]: ...
 
 
+class ByValue(NamedTuple):
+    """How a loop adds a record without calling what adds one: its value, unless that is None."""
+
+    of: Callable[[Any], Any]
+    """The value of a record."""
+    add: Callable[[Any, Any], Any]
+    """Accumulator and value to accumulator; may change the first."""
+
+
 @dataclass(frozen=True)
 class TriggerSpec:
     """When windows give results, if not when they are complete."""
@@ -59,6 +68,8 @@ class WindowSpec:
     late_tag: str | None
     function: Callable[[], WindowFunction] | None = None
     """Makes, for one subtask, what has a context and state of its own; it is used instead of `emit`."""
+    by_value: ByValue | None = None
+    """What the only one of `adds` does, taken apart."""
     trigger: TriggerSpec | None = None
     """None: they give results when they are complete."""
     emit_many: EmitMany | None = None
