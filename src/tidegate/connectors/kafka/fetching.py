@@ -14,8 +14,11 @@ from tidegate.connectors.kafka.client import TopicPartition
 VERSION = 11
 """The last but one that names topics, and one that every broker since 3.0 has."""
 BYTES_MAX = 8 * 1024 * 1024
+FIRST_BYTES = 64 * 1024
+"""Of one partition, when it is asked for the first time: a transaction mostly begins with a small batch."""
 BATCH_BYTES_MAX = 1024 * 1024
-"""Of one partition. A batch that is larger comes as a whole when it is the first of a response."""
+"""The same, of those that sent nothing then. A batch that is larger comes as a whole when it is the first of a
+response."""
 NO_SESSION = -1
 
 _SEQUENCE = struct.Struct(">i")
@@ -23,8 +26,9 @@ _SEQUENCE_AT = 53
 """Where a batch's header (format 2) has the sequence number of its first record."""
 
 
-def request(offsets: Mapping[TopicPartition, int]) -> Any:
-    """For the batch at each offset. Not every partition needs to be in the response, at least one is."""
+def request(offsets: Mapping[TopicPartition, int], most: int = BATCH_BYTES_MAX) -> Any:
+    """For the batch at each offset. Not every partition needs to be in the response, at least one is: larger batches
+    than `most` bytes are not, but for the first."""
     topics: dict[str, list[Any]] = {}
     for (topic, number), offset in offsets.items():
         topics.setdefault(topic, []).append(
@@ -33,7 +37,7 @@ def request(offsets: Mapping[TopicPartition, int]) -> Any:
                 current_leader_epoch=-1,
                 fetch_offset=offset,
                 log_start_offset=-1,
-                partition_max_bytes=BATCH_BYTES_MAX,
+                partition_max_bytes=most,
                 version=VERSION,
             )
         )

@@ -244,10 +244,10 @@ class KafkaTransactionAdmin:
         for partition, offset in left.items():
             self._check_topic(cluster.errors.get(partition.topic, 0), partition)
             by_leader.setdefault(self._leader(cluster, partition), {})[partition] = offset
+        most = fetching.BATCH_BYTES_MAX if found else fetching.FIRST_BYTES
         for address, led in by_leader.items():
-            for partition, code, sequence in fetching.first_sequences(
-                self._brokers.send(address, fetching.request(led))
-            ):
+            answer = self._brokers.send(address, fetching.request(led, most))
+            for partition, code, sequence in fetching.first_sequences(answer):
                 self._check_topic(code, partition)
                 if sequence is not None:
                     found[partition] = sequence
