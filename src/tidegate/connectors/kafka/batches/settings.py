@@ -63,6 +63,10 @@ class ProducerSettings(NamedTuple):
     """As `wire` takes it."""
 
 
+PARTITION_BYTES = 4_194_304
+"""Of one partition in one answer, unless the user says so: with less a fast reader waits for the next."""
+
+
 class ConsumerSettings(NamedTuple):
     limits: Limits
     """What is held ahead."""
@@ -80,7 +84,7 @@ def of_consumer(connection: Connection, isolation: Isolation) -> ConsumerSetting
     network = connection.kafka_python_config()
     texts = {name: str(value) for name, value in connection.settings.items() if name not in PRODUCER_ONLY}
     _refuse(texts, READ | SHARED)
-    partition_bytes = _number(texts, "max.partition.fetch.bytes", "fetch.message.max.bytes", 1_048_576)
+    partition_bytes = _number(texts, "max.partition.fetch.bytes", "fetch.message.max.bytes", PARTITION_BYTES)
     return ConsumerSettings(
         Limits(
             # While one answer is used up, the next is on its way.
