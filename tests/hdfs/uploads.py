@@ -8,6 +8,7 @@ from urllib.parse import quote, urlsplit
 
 from tests.hdfs.java import wait_until
 from tests.hdfs.minicluster import MiniCluster
+from tidegate.storage.webhdfs import Refused
 
 
 @contextmanager
@@ -22,10 +23,19 @@ def half_an_upload(cluster: MiniCluster, path: str, data: bytes) -> Iterator[soc
         assert b"100 Continue" in connection.recv(4096)
         connection.sendall(data[: len(data) // 2])
         # The NameNode may hear of it behind the answer.
-        parent, _, name = path.strip("/").rpartition("/")
-        known = cluster.client().children
-        wait_until(lambda: name in [one.path_suffix for one in known(f"/{parent}")], f"the file {path}")
+        wait_until(lambda: _is_there(cluster, path), f"the file {path}")
         yield connection
+
+
+def _is_there(cluster: MiniCluster, path: str) -> bool:
+    """In the listing of its folder, which comes with it."""
+    parent, _, name = path.strip("/").rpartition("/")
+    try:
+        return name in [one.path_suffix for one in cluster.client().children(f"/{parent}")]
+    except Refused as refused:
+        if refused.name != "FileNotFoundException":
+            raise
+        return False
 
 
 def _where_to(cluster: MiniCluster, path: str) -> tuple[str, str]:
