@@ -36,8 +36,10 @@ from tidegate.runtime.ports import Executor
 
 ROOM_RETRY = 0.003
 """Seconds until a sink that had no room is asked again."""
-MOST_WAITING = 8
+MOST_WAITING = 32
 """Batches that may wait for the last transaction to be flushed: what a task makes in a few hundredths of a second."""
+AT_ONCE = 2
+"""Of them that are written for each batch that comes then, so that the task does not stand still for all of them."""
 
 Refuse = Callable[[Exception], NoReturn]
 """Raises what is to be said of an error of the sink's on a batch."""
@@ -121,6 +123,7 @@ class SinkDriver:
             raise InternalError("a batch came to a sink that holds batches back")
         if self._waiting or not self._transactions.is_writable:
             self._waiting.append((batch, refuse))
+            self._let_pass()
         else:
             self._write(self._transactions.current, batch, refuse)
 
@@ -140,8 +143,10 @@ class SinkDriver:
             self._handle(t.BarrierPassed(checkpoint))
 
     def _let_pass(self) -> None:
-        """What waits for a transaction that is flushed by now, as far as the sink has room."""
-        while self._waiting and self._transactions.is_writable:
+        """Some of what waits for a transaction that is flushed by now, as far as the sink has room."""
+        for _ in range(AT_ONCE):
+            if not self._waiting or not self._transactions.is_writable:
+                return
             current, first = self._transactions.current, self._waiting[0]
             assert current is not None
             if not isinstance(first, tuple):
@@ -152,6 +157,9 @@ class SinkDriver:
                 self._write(current, *first)
             else:
                 return
+        if self._waiting and self._transactions.is_writable:
+            # The next step goes on, also when it has nothing else to do.
+            self._ask_for_room_at = self._clock.now().monotonic
 
     def permit(self, permit: CommitPermit) -> None:
         self._handle(t.Permitted(permit))

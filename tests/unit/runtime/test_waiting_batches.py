@@ -8,7 +8,13 @@ import pytest
 from tests.unit.runtime.driven import ONE, TWO, Driven, Flushing
 from tidegate.elements import Batch
 from tidegate.errors import InternalError, UnavailableError
-from tidegate.runtime.sink_driver import MOST_WAITING
+from tidegate.runtime.sink_driver import AT_ONCE, MOST_WAITING
+
+
+def go_on(it: Driven) -> None:
+    """As many steps as there may be batches."""
+    for _ in range(MOST_WAITING):
+        it.driver.wake()
 
 
 def flushing() -> Driven:
@@ -55,7 +61,24 @@ def test_a_few_batches_may_wait_and_more_are_held_back() -> None:
     it.executor.run("sink")
     it.driver.wake()
     assert it.driver.is_writable
+    assert it.writer.calls.count("write") == 1 + AT_ONCE
+    assert it.driver.wake_at == it.clock.time
+    go_on(it)
+    assert it.driver.wake_at is None
     assert sorted(it.sink.open.values()) == [[*range(MOST_WAITING)], [1]]
+
+
+def test_for_each_batch_that_comes_behind_the_flush_two_are_written() -> None:
+    it = flushing()
+    for number in range(4):
+        it.driver.write(Batch([number]))
+    it.executor.run_all()
+    it.driver.write(Batch([4]))
+    assert sorted(it.sink.open.values()) == [[0, 1], [1]]
+    it.driver.write(Batch([5]))
+    assert sorted(it.sink.open.values()) == [[0, 1, 2, 3], [1]]
+    go_on(it)
+    assert sorted(it.sink.open.values()) == [[*range(6)], [1]]
 
 
 def test_a_barrier_behind_batches_that_wait_waits_with_them_and_holds_everything_back() -> None:

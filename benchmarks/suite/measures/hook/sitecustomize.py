@@ -20,7 +20,7 @@ from typing import Any
 
 FOLDER_VARIABLE = "BENCH_MARKS"
 FOLDER = os.environ.get(FOLDER_VARIABLE, "")
-MOST_TAKES = 20
+MOST_TAKES = 100
 """Of a task at one barrier that are marked, also where nothing is flushed."""
 
 
