@@ -34,7 +34,8 @@ def _format(
 ) -> Decoder:
     def encode(value: Any) -> bytes:
         (data,) = format.encode([value])
-        return bytes(data)
+        # A record without a value is what JSON's null is read as.
+        return b"null" if data is None else bytes(data)
 
     def decode(data: bytes) -> Any:
         (value,) = format.decode([data])
@@ -73,8 +74,14 @@ def _lines(values: list[Any]) -> bytes:
 
 
 def _rows(rows: list[dict[str, str]]) -> bytes:
-    quoted = [[text.replace('"', '""') for text in (row["user"], row["city"])] for row in rows]
-    return "".join(["user,city\n", *(f'"{user}","{city}"\n' for user, city in quoted)]).encode()
+    """With the columns that they have: any first line names some."""
+    columns = list(rows[0]) if rows else ["user", "city"]
+    lines = [columns, *([row[column] for column in columns] for row in rows)]
+    return "".join(",".join(map(_quoted, line)) + "\n" for line in lines).encode()
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace('"', '""') + '"'
 
 
 # ---- committables ----------------------------------------------------------------------------------------------------
