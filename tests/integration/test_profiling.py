@@ -17,7 +17,8 @@ FUNCTION = (
     "class RunningTotal",
     "def slow(ctx):\n    return sum(range(30_000))\n\n\nclass RunningTotal",
 )
-FAILING = ("return sum(range(30_000))", "return sum(range(30_000)) // max(0, 300 - seen())")
+FAILING = ("return sum(range(30_000))", "return sum(range(300_000)) // max(0, 500 - seen())")
+"""After some seconds: of a process that is killed, as that of an attempt that failed, the last one is not seen."""
 COUNTING = (
     "def slow(ctx):",
     "SEEN = []\n\n\ndef seen():\n    SEEN.append(1)\n    return len(SEEN)\n\n\ndef slow(ctx):",
