@@ -56,7 +56,7 @@ def pauses(marks: Sequence[Mark]) -> list[Pause]:
                 begun[key] = _Begun(begins[key], mark.at, begins[key])
             case "flushed":
                 for own, one in begun.items():
-                    if own[0] == mark.pid and one.flushed is None and own not in over:
+                    if own[0] == mark.pid and one.flushed is None:
                         begun[own] = one._replace(flushed=mark.at)
             case "goes on" if key not in over:
                 begun[key] = begun[key].takes(mark.at)

@@ -7,7 +7,7 @@ from typing import Any
 
 from tidegate.api.builder import GraphBuilder
 from tidegate.api.validation import about, check_function, check_parallelism, declarations
-from tidegate.api.windowed import Aggregate, ValueAggregate
+from tidegate.api.windowed import Aggregate, by_value, check_aggregate
 from tidegate.errors import InvalidError
 from tidegate.graph.logical import InputEdge, LogicalNode
 from tidegate.ids import OperatorName
@@ -25,6 +25,7 @@ def add_aggregate(
 ) -> OperatorName:
     """As `KeyedStream.aggregate`. Raises InvalidError."""
     operator = builder.name("aggregate", name)
+    check_aggregate(operator, aggregate)
     state = _state(operator, aggregate)
     if result_function is not None:
         check_function(operator, "the result function of aggregate", result_function)
@@ -34,7 +35,7 @@ def add_aggregate(
             "aggregate",
             (edge,),
             check_parallelism(operator, parallelism),
-            factory=lambda: _operator_of(state, aggregate, result_function),
+            factory=lambda: AggregateOperator(state, result_function, by_value(aggregate)),
             keyed=True,
             states=declarations({state.name: state}),
         )
@@ -42,23 +43,7 @@ def add_aggregate(
     return operator
 
 
-def _operator_of(
-    state: AggregatingState[Any, Any],
-    aggregate: Aggregate[Any, Any, Any],
-    result_function: Callable[[Any, Any], Any] | None,
-) -> AggregateOperator:
-    """For one subtask."""
-    if isinstance(aggregate, ValueAggregate):
-        return AggregateOperator(state, result_function, aggregate.of, aggregate.add_value)
-    return AggregateOperator(state, result_function)
-
-
-def _state(operator: OperatorName, aggregate: object) -> AggregatingState[Any, Any]:
-    if not isinstance(aggregate, Aggregate):
-        raise InvalidError(
-            f"operator {operator} was given {type(aggregate).__name__} where an aggregate is needed",
-            remedy="Make one: Aggregate(type, create, add, merge, result), or tg.aggregates.count().",
-        )
+def _state(operator: OperatorName, aggregate: Aggregate[Any, Any, Any]) -> AggregatingState[Any, Any]:
     try:
         return AggregatingState(aggregate.type, aggregate.create, aggregate.add, aggregate.result, name="accumulator")
     except InvalidError as error:

@@ -15,9 +15,9 @@ from tidegate.api.windowing import Functions, Windowing, window_spec
 from tidegate.errors import InvalidError
 from tidegate.graph.logical import InputEdge, LogicalNode
 from tidegate.ids import OperatorName
+from tidegate.operators.keyed import ByValue
 from tidegate.operators.windows import window_operator, window_states
 from tidegate.operators.windows.functions import WindowContext
-from tidegate.operators.windows.spec import ByValue
 from tidegate.serializers import Pickled, Serialized, list_of
 
 if TYPE_CHECKING:
@@ -54,6 +54,20 @@ class ValueAggregate(Aggregate[In, Any, Out]):
     of: Callable[[In], Any]
     add_value: Callable[[Any, Any], Any]
     """Accumulator and value to accumulator; may change the first."""
+
+
+def by_value(aggregate: Aggregate[Any, Any, Any]) -> ByValue | None:
+    """How it adds a record, taken apart; None where it is not one that says so."""
+    return ByValue(aggregate.of, aggregate.add_value) if isinstance(aggregate, ValueAggregate) else None
+
+
+def check_aggregate(operator: OperatorName, aggregate: object) -> None:
+    """Raises InvalidError for what is none."""
+    if not isinstance(aggregate, Aggregate):
+        raise InvalidError(
+            f"operator {operator} was given {type(aggregate).__name__} where an aggregate is needed",
+            remedy="Make one: Aggregate(type, create, add, merge, result).",
+        )
 
 
 class WindowedStream(Generic[Key, In]):
@@ -108,15 +122,10 @@ class WindowedStream(Generic[Key, In]):
         aggregate's result, or that itself; or of what a `ProcessWindowFunction` makes of it, any number of records.
         Accumulators are found again by `name` after a restart. `side_outputs` as in `Stream.process`."""
         operator = self._builder.name("aggregate", name)
-        if not isinstance(aggregate, Aggregate):
-            raise InvalidError(
-                f"operator {operator} was given {type(aggregate).__name__} where an aggregate is needed",
-                remedy="Make one: Aggregate(type, create, add, merge, result).",
-            )
+        check_aggregate(operator, aggregate)
         results = self._results_of_one(operator, window_function, aggregate.result, side_outputs)
         functions = aggregate.create, aggregate.add, aggregate.merge
-        by_value = ByValue(aggregate.of, aggregate.add_value) if isinstance(aggregate, ValueAggregate) else None
-        return self._add(operator, "aggregate", aggregate.type, functions, results, parallelism, by_value)
+        return self._add(operator, "aggregate", aggregate.type, functions, results, parallelism, by_value(aggregate))
 
     @overload
     def reduce(

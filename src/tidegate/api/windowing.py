@@ -22,9 +22,9 @@ from tidegate.event_time.windows import (
     window_type,
 )
 from tidegate.ids import OperatorName
+from tidegate.operators.keyed import ByValue
 from tidegate.operators.user_code import copy_function
 from tidegate.operators.windows import TriggerSpec, WindowSpec, trigger_state
-from tidegate.operators.windows.spec import ByValue
 from tidegate.state.descriptors import FoldedMapState, InternalMapState
 
 Assigner = WindowAssigner | SessionWindows | GlobalWindows | CountWindows

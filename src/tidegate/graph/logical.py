@@ -139,6 +139,10 @@ class LogicalGraph:
         upstream = {edge.upstream for edge in node.inputs if edge.partitioning is not Partitioning.BROADCAST}
         return self.select(lambda other: other.name in upstream)
 
+    def partitioned_key_by(self, node: LogicalNode) -> LogicalNode | None:
+        """What gives a keyed operator keys that the input's partitions keep together; None where they are exchanged."""
+        return next((key_by for key_by in self.key_bys(node) if key_by.partitions is not None), None)
+
     def fingerprint(self) -> Fingerprint:
         """Names, kinds, states, edges; nothing that depends on the process."""
         lines = tuple(_describe(node) for node in self.nodes)

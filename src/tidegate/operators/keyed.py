@@ -5,7 +5,7 @@ key.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from tidegate.elements import Batch
 from tidegate.errors import InternalError, InvalidError, place
@@ -143,29 +143,37 @@ class ReduceOperator:
         """Nothing of its own to release."""
 
 
+class ByValue(NamedTuple):
+    """How a loop adds a record without calling what adds one: its value, unless that is None."""
+
+    of: Callable[[Any], Any]
+    """The value of a record."""
+    add: Callable[[Any, Any], Any]
+    """Accumulator and value to accumulator; may change the first."""
+
+
 class AggregateOperator:
     """Rolling aggregate: per key keeps in `descriptor` the accumulator of all records so far and emits for every record
     what that stands for.
 
-    emit(key, result): the output, None: the result. values_of: the values of records, and `add` what adds one of them
-    that is not None, where the accumulator depends on nothing else.
+    emit(key, result): the output, None: the result. by_value: what adds a record, taken apart, where the accumulator
+    depends on nothing else.
     """
 
     def __init__(
         self,
         descriptor: AggregatingState[Any, Any],
         emit: Callable[[Any, Any], Any] | None,
-        of: Callable[[Any], Any] | None = None,
-        add: Callable[[Any, Any], Any] | None = None,
+        by_value: ByValue | None = None,
     ) -> None:
         self._descriptor = descriptor
         self._emit = emit
-        self._of = of
+        self._of = None if by_value is None else by_value.of
         result = descriptor.result_function
         self._running = Running(
             descriptor.create,
-            add or descriptor.add_function,
-            NOTHING if add is None else None,
+            descriptor.add_function if by_value is None else by_value.add,
+            NOTHING if by_value is None else None,
             None if result is itself else result,
             emit,
         )

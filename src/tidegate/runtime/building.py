@@ -148,8 +148,8 @@ class TaskBuilder:
         return task
 
     def _keyed(self, node: LogicalNode, id: TaskId, parallelism: int) -> KeyedStateBackend:
-        types = [key_by.key_type for key_by in self._graph.key_bys(node) if key_by.partitions is not None]
-        return self._backends.make(node.name, id.subtask, parallelism, *types[:1])
+        key_by = self._graph.partitioned_key_by(node)
+        return self._backends.make(node.name, id.subtask, parallelism, "" if key_by is None else key_by.key_type)
 
     def _longest_batch(self, vertex: Vertex) -> int:
         """Of what its tasks begin at once: it comes to those behind them in one piece, whatever room they have."""

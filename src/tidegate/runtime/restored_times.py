@@ -46,7 +46,7 @@ def reached_by_key(
     watermarks = restored[node.name].watermarks if node.name in restored else {}
     if all(one == watermark for one in watermarks.values()):
         return None
-    key_by = _partitioned(graph, node)
+    key_by = graph.partitioned_key_by(node)
     if key_by is None or key_by.partitions is None:
         return lambda key: watermarks.get(key_group(key, max_parallelism), watermark)
     group_of = key_by.partitions.group_of
@@ -58,7 +58,7 @@ def _of_own_partitions(
 ) -> int | None:
     """That of the old subtasks which had the keys of this one; None where the operator has no such keys, or had none.
     A chain is of one time, so each operator with such keys tells that of all."""
-    key_by = _partitioned(graph, graph.node(operator.name))
+    key_by = graph.partitioned_key_by(graph.node(operator.name))
     if key_by is None or key_by.partitions is None:
         return None
     if any(snapshot.key_type != key_by.key_type for snapshot in operator.snapshots):
@@ -70,7 +70,3 @@ def _of_own_partitions(
         if partition_subtask(partitions, partition, vertex.parallelism, max_parallelism) == subtask
     }
     return operator.watermark_of(sorted(had)) if had else None
-
-
-def _partitioned(graph: LogicalGraph, node: LogicalNode) -> LogicalNode | None:
-    return next((key_by for key_by in graph.key_bys(node) if key_by.partitions is not None), None)

@@ -105,7 +105,7 @@ class SinkDriver:
 
     @property
     def _has_barrier(self) -> bool:
-        return bool(self._waiting) and isinstance(self._waiting[-1], int)
+        return bool(self._waiting) and not isinstance(self._waiting[-1], tuple)
 
     @property
     def wake_at(self) -> float | None:

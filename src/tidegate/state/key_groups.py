@@ -78,7 +78,7 @@ class _ByHash(NamedTuple):
     max_parallelism: int
 
     def group_of(self, encoded: bytes) -> KeyGroup:
-        return KeyGroup(xxhash.xxh3_64_intdigest(encoded) % self.max_parallelism)
+        return group_of_bytes(encoded, self.max_parallelism)
 
 
 class _ByPartition(NamedTuple):
@@ -143,22 +143,23 @@ class KeyChecker:
 
     def __init__(self, operator: str = "", declared: Any = None, partitions: KeyPartitions | None = None) -> None:
         self._operator = operator
-        self._layout: KeyLayout | None = None if declared is None else declared_layout(declared)
+        layout = None if declared is None else declared_layout(declared)
         if partitions is not None:
-            self._layout = parse_layout(partitioned_key_type("" if declared is None else self.key_type, partitions))
-        self._scalars: set[Any] = {type(None)} if partitions is None else set()
-        """Classes that were found right and need no look at a key's parts."""
-        self._shapes: set[Any] = set()
+            layout = parse_layout(partitioned_key_type("" if layout is None else str(layout), partitions))
+        self._begin(layout)
 
     @classmethod
     def of_type(cls, operator: str, key_type: str) -> "KeyChecker":
         """For keys whose type is known as text; '' is one without a key yet. Raises CorruptError."""
-        layout = parse_layout(key_type) if key_type else None
-        if layout is None or layout.partitions is None:
-            checker = cls(operator)
-            checker._layout = layout
-            return checker
-        return cls(operator, scalar_class(layout), layout.partitions)
+        checker = cls(operator)
+        checker._begin(parse_layout(key_type) if key_type else None)
+        return checker
+
+    def _begin(self, layout: KeyLayout | None) -> None:
+        self._layout = layout
+        self._scalars: set[Any] = {type(None)} if layout is None or layout.partitions is None else set()
+        """Classes that were found right and need no look at a key's parts."""
+        self._shapes: set[Any] = set()
 
     @property
     def key_type(self) -> str:

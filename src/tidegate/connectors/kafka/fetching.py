@@ -26,7 +26,7 @@ _SEQUENCE_AT = 53
 """Where a batch's header (format 2) has the sequence number of its first record."""
 
 
-def request(offsets: Mapping[TopicPartition, int], most: int = BATCH_BYTES_MAX) -> Any:
+def request(offsets: Mapping[TopicPartition, int], most: int) -> Any:
     """For the batch at each offset. Not every partition needs to be in the response, at least one is: larger batches
     than `most` bytes are not, but for the first."""
     topics: dict[str, list[Any]] = {}

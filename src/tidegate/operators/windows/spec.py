@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from tidegate.event_time.triggers import Trigger
+from tidegate.operators.keyed import ByValue
 from tidegate.operators.windows.functions import WindowFunction
 from tidegate.state.backend import KeyedStateBackend
 from tidegate.state.descriptors import InternalMapState
@@ -30,15 +31,6 @@ class Accumulators(Protocol):
     def keys(self) -> list[Any]: ...
 
     def items(self) -> list[tuple[Any, Any]]: ...
-
-
-class ByValue(NamedTuple):
-    """How a loop adds a record without calling what adds one: its value, unless that is None."""
-
-    of: Callable[[Any], Any]
-    """The value of a record."""
-    add: Callable[[Any, Any], Any]
-    """Accumulator and value to accumulator; may change the first."""
 
 
 @dataclass(frozen=True)

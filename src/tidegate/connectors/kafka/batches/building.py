@@ -13,11 +13,11 @@ from typing import NamedTuple
 import cramjam
 from aiokafka.record._crecords import DefaultRecordBatch, DefaultRecordBatchBuilder
 
-from tidegate.connectors.kafka.batches.checksums import crc32c
+from tidegate.connectors.kafka.batches.checksums import ATTRIBUTES_AT, checksum_of
 from tidegate.connectors.kafka.client import Header
 
 HEADER_BYTES = 61
-LENGTH_AT, CRC_AT, ATTRIBUTES_AT = 8, 17, 21
+LENGTH_AT, CRC_AT = 8, 17
 LENGTH_END = 12
 CURRENT = 2
 SMALLEST_GAIN = 1
@@ -120,7 +120,7 @@ class Compression:
                 (attributes,) = _SHORT.unpack_from(batch, ATTRIBUTES_AT)
                 _SHORT.pack_into(batch, ATTRIBUTES_AT, attributes | self._number)
                 _INT.pack_into(batch, LENGTH_AT, len(batch) - LENGTH_END)
-                _UNSIGNED.pack_into(batch, CRC_AT, crc32c(bytes(memoryview(batch)[ATTRIBUTES_AT:])))
+                _UNSIGNED.pack_into(batch, CRC_AT, checksum_of(batch))
         return bytes(batch)
 
 

@@ -23,3 +23,10 @@ def quickest() -> Checksum:
 
 _of_aiokafka: Checksum = crc32c_cython
 crc32c = quickest()
+ATTRIBUTES_AT = 21
+"""From there on a batch is what its checksum is of."""
+
+
+def checksum_of(batch: bytes | bytearray | memoryview) -> int:
+    """Of a whole record batch: what its header should say."""
+    return crc32c(bytes(memoryview(batch)[ATTRIBUTES_AT:]))

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from aiokafka.record._crecords import DefaultRecordBatch, LegacyRecordBatch
 
-from tidegate.connectors.kafka.batches.checksums import crc32c
+from tidegate.connectors.kafka.batches.checksums import checksum_of
 from tidegate.connectors.kafka.batches.plain_records import PlainRecord, plain_records
 from tidegate.connectors.kafka.client import Chunk, Columns, TopicPartition
 from tidegate.errors import CorruptError
@@ -27,8 +27,6 @@ _LEGACY_HEADER = struct.Struct(">qiIb")
 LENGTH_END = 12
 """A batch's length counts what comes behind it."""
 MAGIC_AT = 16
-ATTRIBUTES_AT = 21
-"""From there on a batch is what its checksum is of."""
 CURRENT = 2
 """The format of record batches."""
 LEGACY_SMALLEST = 14
@@ -193,7 +191,7 @@ class Reader:
         if span.magic < CURRENT:
             return self._with_offsets(self._legacy(data, span))
         batch = DefaultRecordBatch(data)
-        if self._checks and batch.crc != crc32c(bytes(data[ATTRIBUTES_AT:])):
+        if self._checks and batch.crc != checksum_of(data):
             raise ValueError("its checksum is another one")
         try:
             if not span.is_dense:
