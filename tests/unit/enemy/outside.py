@@ -1,5 +1,7 @@
 """What comes from other systems: records, what sinks put into checkpoints, ids of splits, what a manifest names."""
 
+import csv
+import io
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -76,12 +78,10 @@ def _lines(values: list[Any]) -> bytes:
 def _rows(rows: list[dict[str, str]]) -> bytes:
     """With the columns that they have: any first line names some."""
     columns = list(rows[0]) if rows else ["user", "city"]
+    written = io.StringIO(newline="")
     lines = [columns, *([row[column] for column in columns] for row in rows)]
-    return "".join(",".join(map(_quoted, line)) + "\n" for line in lines).encode()
-
-
-def _quoted(text: str) -> str:
-    return '"' + text.replace('"', '""') + '"'
+    csv.writer(written, quoting=csv.QUOTE_ALL, lineterminator="\n").writerows(lines)
+    return written.getvalue().encode()
 
 
 # ---- committables ----------------------------------------------------------------------------------------------------

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 import tidegate as tg
 from tests.unit.operators.bench import HandClock, context
-from tests.unit.operators.test_windows_model import ASSIGNERS, Model, Real, node_of, steps
+from tests.unit.operators.test_windows_model import ASSIGNERS, Model, Real, follow, node_of, steps
 from tests.unit.runtime.harness import HandSource
 from tidegate.checkpoint.protocol import OperatorSnapshot
-from tidegate.elements import MAX_WATERMARK, MIN_WATERMARK, Batch
+from tidegate.elements import MAX_WATERMARK, Batch
 from tidegate.event_time.windows import TimeWindow
 from tidegate.ids import CheckpointId, OperatorName, SubtaskIndex
 from tidegate.operators.timers import EVENT_TIMERS
@@ -86,14 +86,10 @@ def test_windows_in_a_database_are_what_the_model_says(
 ) -> None:
     assigner = BY_EVENT_TIME[kind]
     model, real = Model(assigner, lateness), make(assigner, lateness, tmp_path)
-    number = 0
+    steps: list[Any] = []
     for watermark, stamps in ((-5, [3, 1, 14, 8]), (7, [6, 12, 9, 21]), (14, [13, 30, 22]), (24, [25, 9, 23])):
-        assert real.watermark(watermark) == model.watermark(watermark)
-        rows = [(key, stamp, number + i) for i, (key, stamp) in enumerate((k, s) for s in stamps for k in "ba")]
-        number += len(rows)
-        assert sorted(real.batch(rows)[0]) == sorted(result for row in rows for result in model.record(*row))
-        real.move()
-    assert real.watermark(MAX_WATERMARK) == model.watermark(MAX_WATERMARK)
+        steps += watermark, [(key, stamp) for stamp in stamps for key in "ba"], "move"
+    follow(model, real, [*steps, MAX_WATERMARK])
     assert real.open == 0
     real.close()
 
@@ -105,19 +101,11 @@ def test_windows_in_a_database_are_what_the_model_says(
 def test_a_checkpoint_with_timers_is_gone_on_from_without_them(kind: str, lateness: int, steps: list[Any]) -> None:
     assigner = BY_EVENT_TIME[kind]
     model, real = Model(assigner, lateness), Formerly(assigner, lateness)
-    number, highest = 0, MIN_WATERMARK
-    for step in [*steps, MAX_WATERMARK]:
-        if step == "move":
-            real.move()
-            assert real.timers == []
-        elif isinstance(step, int):
-            highest = max(highest, step)
-            assert real.watermark(highest) == model.watermark(highest)
-        else:
-            rows = [(key, stamp, number + i) for i, (key, stamp) in enumerate(step)]
-            number += len(rows)
-            expected = [result for row in rows for result in model.record(*row)]
-            assert sorted(real.batch(rows)[0]) == sorted(expected)
+
+    def moved() -> None:
+        assert real.timers == []
+
+    follow(model, real, [*steps, MAX_WATERMARK], moved)
     assert (real.open, real.timers) == (0, [])
 
 

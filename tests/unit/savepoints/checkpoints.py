@@ -32,7 +32,7 @@ from tidegate.ids import (
 )
 from tidegate.runtime.control import RuntimeOptions
 from tidegate.runtime.snapshots import OperatorFiles
-from tidegate.state.backend import KeyedStateBackend
+from tidegate.state.backend import KeyedStateBackend, StoredFiles
 from tidegate.state.descriptors import StateDescriptor, collect_descriptors
 from tidegate.state.key_groups import grouping_of, groups_of, subtask_of
 from tidegate.state.keys import encode_key
@@ -199,3 +199,15 @@ def clip(snapshot: OperatorSnapshot, groups: range) -> OperatorSnapshot:
         if first <= last:
             handles.append(msgspec.structs.replace(handle, first_group=first, last_group=last))
     return msgspec.structs.replace(snapshot, handles=tuple(handles))
+
+
+class Watched:
+    """Counts what is read."""
+
+    def __init__(self, files: StoredFiles) -> None:
+        self.files = files
+        self.read: list[str | None] = []
+
+    def read_state(self, handle: StateHandle) -> bytes:
+        self.read.append(handle.path)
+        return self.files.read_state(handle)

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 import tidegate as tg
-from tests.unit.savepoints.checkpoints import MAX_PARALLELISM, Job, restored
+from tests.unit.savepoints.checkpoints import MAX_PARALLELISM, Job, Watched, restored
 from tidegate.checkpoint.manifest import Manifest
-from tidegate.checkpoint.protocol import StateHandle
 from tidegate.errors import CorruptError, InvalidError
 from tidegate.ids import OperatorName
 from tidegate.savepoints.bootstrap import write_savepoint
@@ -22,7 +21,6 @@ from tidegate.savepoints.operator_rows import OperatorRows
 from tidegate.savepoints.places import StoredState, open_savepoint, open_stored, stored_checkpoint
 from tidegate.savepoints.reading import StateRows, list_states, read_state
 from tidegate.savepoints.rows import read_operator
-from tidegate.state.backend import StoredFiles
 from tidegate.state.descriptors import InternalMapState
 from tidegate.state.key_groups import subtask_of
 from tidegate.state.key_partitions import CRC32, MURMUR2, KeyPartitions, partitioned_key_type
@@ -141,18 +139,6 @@ def test_for_one_key_only_the_files_of_its_subtask_are_read(tmp_path: Path, back
         assert len(list(StateRows(StoredState(manifest, watched, "it"), "totals", key=user))) == 2
         owner = subtask_of(FOUR.group_of(user, MAX_PARALLELISM), 4, MAX_PARALLELISM)
         assert set(watched.read) == {handle.path for handle in record.snapshots[owner].handles}
-
-
-class Watched:
-    """Counts what is read."""
-
-    def __init__(self, files: StoredFiles) -> None:
-        self.files = files
-        self.read: list[str | None] = []
-
-    def read_state(self, handle: StateHandle) -> bytes:
-        self.read.append(handle.path)
-        return self.files.read_state(handle)
 
 
 @pytest.mark.parametrize(("partitions", "partitioner"), [(4, MURMUR2), (7, CRC32), (1, MURMUR2), (16, CRC32)])

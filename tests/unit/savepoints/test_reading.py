@@ -11,8 +11,7 @@ import msgspec
 import pytest
 
 import tidegate as tg
-from tests.unit.savepoints.checkpoints import Job
-from tidegate.checkpoint.protocol import StateHandle
+from tests.unit.savepoints.checkpoints import Job, Watched
 from tidegate.errors import CorruptError, InvalidError
 from tidegate.ids import LogPosition, OperatorName
 from tidegate.savepoints.exporting import export_savepoint
@@ -20,7 +19,6 @@ from tidegate.savepoints.places import StoredState, open_savepoint
 from tidegate.savepoints.reading import StateRows, list_states, read_state
 from tidegate.savepoints.rows import read_operator
 from tidegate.state import runs
-from tidegate.state.backend import StoredFiles
 from tidegate.state.key_groups import key_group, subtask_of
 from tidegate.storage.local import LocalStorage
 
@@ -348,18 +346,6 @@ def test_for_one_key_only_the_files_of_its_subtask_are_read(tmp_path: Path, back
         owners.add(owner)
         assert set(watched.read) == {handle.path for handle in operator.snapshots[owner].handles}
     assert owners == {0, 1, 2, 3}
-
-
-class Watched:
-    """Counts what is read."""
-
-    def __init__(self, files: StoredFiles) -> None:
-        self.files = files
-        self.read: list[str | None] = []
-
-    def read_state(self, handle: StateHandle) -> bytes:
-        self.read.append(handle.path)
-        return self.files.read_state(handle)
 
 
 def test_a_checkpoint_that_the_job_removes_meanwhile_is_no_damage(job: Job) -> None:
