@@ -19,12 +19,16 @@ from tests.kafka.faults.jobs import (
 )
 
 NO_CHECKPOINT = ("--checkpoint-interval", "2m")
+NONE_COMPLETES = "log-append:before@jobmanager=stop"
+"""Behind a restart checkpoints come soon, whatever their interval is."""
 
 
 def leave_open(job: CountingJob, parallelism: int, *words: str) -> list[str]:
-    """An attempt with records in its open transactions that dies before any checkpoint of its own; their ids."""
+    """An attempt with records in its open transactions that dies before any checkpoint of its own is complete; their
+    ids."""
     before = set(job.medium.transactional_ids())
-    started = job.start(*words, options=["-p", str(parallelism), *NO_CHECKPOINT])
+    options = ["-p", str(parallelism), *NO_CHECKPOINT]
+    started = job.start(*words, options=options, fail_point=NONE_COMPLETES)
 
     def new() -> list[str]:
         return [id for id in job.bench.open_transactions(words[1] if words else job.name) if id not in before]
@@ -146,7 +150,7 @@ def test_T12_a_job_with_more_subtasks_than_partitions_leaves_nothing_open_at_few
     job.feed(400)
     job.run_until_all_is_out(options=["-p", "3"])
     job.feed(400)
-    five = job.start(options=["-p", "5", *NO_CHECKPOINT])
+    five = job.start(options=["-p", "5", *NO_CHECKPOINT], fail_point=NONE_COMPLETES)
     five.wait_until(lambda: len(job.bench.open_transactions(job.name)) >= 3, "transactions of five subtasks")
     left = job.bench.open_transactions(job.name)
     kill_all(five)
