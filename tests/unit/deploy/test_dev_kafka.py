@@ -66,6 +66,10 @@ def test_records_are_as_safe_as_the_number_of_nodes_allows(nodes: int, copies: s
     assert found["transaction.state.log.min.isr"] == found["min.insync.replicas"] == needed
 
 
+def test_records_are_kept_whatever_their_age() -> None:
+    assert properties()["log.retention.ms"] == "-1"
+
+
 def test_settings_of_the_caller_win() -> None:
     settings = {"auto.create.topics.enable": True, "transaction.max.timeout.ms": 5000, "x": "C:\\y"}
     found = properties(settings=settings)

@@ -108,6 +108,8 @@ def _sizes(nodes: int) -> dict[str, SettingValue]:
         "broker.heartbeat.interval.ms": 500,
         "broker.session.timeout.ms": 3000,
         "auto.create.topics.enable": False,
+        # Retention goes by the records' own timestamps: events of last year would be gone in the first five minutes.
+        "log.retention.ms": -1,
         "num.network.threads": 2,
         "num.io.threads": 4,
         "background.threads": 2,
