@@ -1,5 +1,5 @@
 # One command for each thing that one does with the project. On a fresh machine every target first makes .venv, with the
-# newest Python that it finds and the pinned tools; after that only when pyproject.toml or constraints.txt has changed.
+# newest Python that it finds and the pinned tools; after that only when something has changed that they are made of.
 
 PYTHON ?=
 PYTEST_ARGS ?=
@@ -81,10 +81,11 @@ bench-state: $(READY) ## measure the pause at a barrier and the state backends b
 
 clean: ## remove everything that these commands made, .venv too
 	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist demo-data
+	@rm -rf src/*.egg-info src/tidegate/_native.*.so
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A candidate counts only if it starts: version managers put names on the path that end in an error.
-$(READY): pyproject.toml constraints.txt
+$(READY): pyproject.toml constraints.txt setup.py src/tidegate/_native.c
 	@set -eu; found=; without_venv=; \
 	for candidate in $(PYTHONS); do \
 	  "$$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || continue; \

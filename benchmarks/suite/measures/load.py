@@ -23,7 +23,8 @@ from benchmarks.suite.measures.promptness import be_prompt
 from benchmarks.suite.measures.quantiles import NoMeasure
 from benchmarks.suite.workloads import USERS
 from tidegate.connectors.kafka.batches import produce_requests
-from tidegate.connectors.kafka.batches.building import Building, Columns, Producing
+from tidegate.connectors.kafka.batches.building import Building
+from tidegate.connectors.kafka.batches.writers import Columns, Producing
 from tidegate.connectors.kafka.client import TopicPartition
 from tidegate.connectors.kafka.connection import Connection
 from tidegate.connectors.kafka.wire import BrokerConnection, address_of

@@ -53,12 +53,13 @@ class Tidegate(NamedTuple):
 
     def settings(self) -> Mapping[str, str]:
         from tidegate.connectors.kafka import connection
+        from tidegate.native import native
 
         return {
             "Python": sys.version.split()[0],
             "client": self.client or connection.DEFAULT_CLIENT,
             "confluent-kafka": version("confluent-kafka"),
-            "aiokafka (codec)": version("aiokafka"),
+            "codec": "aiokafka " + version("aiokafka") if native is None else "compiled",
             "keys": "exchanged" if self.exchanges else "co-partitioned",
         }
 

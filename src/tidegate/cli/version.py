@@ -2,8 +2,10 @@
 
 
 def describe_version() -> str:
-    """'tidegate 1.2.3'."""
+    """'tidegate 1.2.3'; it also says when the compiled part is missing, without which Kafka takes more time."""
     # Reading what is installed takes a package for mail with it.
     from importlib.metadata import version
 
-    return f"tidegate {version('tidegate')}"
+    from tidegate.native import native
+
+    return f"tidegate {version('tidegate')}{'' if native else ', without its compiled part'}"

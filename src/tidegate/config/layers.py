@@ -29,7 +29,7 @@ FILE_NAME = "tidegate.toml"
 _LONGEST_FILE, _LONGEST_LINE = 1 << 16, 1 << 10
 """Characters. TOML's reader takes time and memory that grow with the square of a name's length."""
 _BESIDE_NAMES = re.compile(r"[\s\"']")
-INTERNAL_VARIABLES = ("TIDEGATE_FAIL_POINT", "TIDEGATE_KAFKA_", "TIDEGATE_WORKER", "TIDEGATE_TEST")
+INTERNAL_VARIABLES = ("TIDEGATE_FAIL_POINT", "TIDEGATE_KAFKA_", "TIDEGATE_NATIVE", "TIDEGATE_TEST", "TIDEGATE_WORKER")
 """Variables whose names begin so are no settings: the engine's own."""
 _SERVICE_LINK = re.compile(r"(\w+_)?(SERVICE_(HOST|PORT)(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)")
 """What Kubernetes sets in every container beside a service that is called tidegate or tidegate-…, after the prefix."""

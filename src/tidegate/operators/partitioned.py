@@ -95,6 +95,8 @@ class PartitionCheck:
     def check(self, keys: list[Any]) -> None:
         """Raises InvalidError unless each of these is in its partition; also for a key without one, which is None."""
         partition = None if self._reading is None else self._reading()
+        if partition is not None and self._partitions.are_in(partition, keys):
+            return
         right = self._right.get(partition)
         if right is None or not right.issuperset(keys):
             self._learn(partition, keys)

@@ -9,11 +9,13 @@ import struct
 import zlib
 from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 import msgspec
 
 from tidegate.errors import CorruptError, InvalidError
 from tidegate.ids import KeyGroup
+from tidegate.native import native
 
 __all__ = ["CRC32", "MURMUR2", "PARTITIONED_TYPES", "PARTITIONERS", "KeyPartitions", "partitioned_key_type"]
 
@@ -75,6 +77,13 @@ class KeyPartitions(msgspec.Struct, frozen=True):
     def of_bytes(self, data: bytes) -> int:
         """The partition of the key that Kafka has as `data`."""
         return partition_function(self.partitioner)(data, self.count)
+
+    def are_in(self, partition: int, keys: list[Any]) -> bool:
+        """Whether that all of them are in a partition can be said at once: where the compiled part is there and knows
+        the partitioner. If not, each must be looked at."""
+        if native is None or self.partitioner != MURMUR2:
+            return False
+        return native.first_elsewhere(keys, partition, self.count) < 0
 
     def group_of(self, key: str | bytes, max_parallelism: int) -> KeyGroup:
         """The key group of a key. Raises InvalidError for one that is neither str nor bytes."""

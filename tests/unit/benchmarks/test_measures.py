@@ -21,7 +21,8 @@ from benchmarks.suite.measures.orders import TICK, Expected, Orders, WrongTotal
 from benchmarks.suite.measures.quantiles import Histogram, NoMeasure
 from benchmarks.suite.measures.stage import Helper
 from benchmarks.suite.workloads import Data
-from tidegate.connectors.kafka.batches.building import Building, Columns, Producing
+from tidegate.connectors.kafka.batches.building import Building
+from tidegate.connectors.kafka.batches.writers import Columns, Producing
 
 # ---- quantiles -----------------------------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ EXECUTED = {"deploy/program.py:_import_file": "the program that the user names"}
 IMPORTED_BY_NAME = {
     "connectors/kafka/batches/__init__.py:(module)": "aiokafka's compiled codec, by its own name",
     "deploy/program.py:_import_module": "the program that the user names",
+    "native.py:_load": "the compiled part of this package",
     "deploy/program.py:load": "the program that the user names",
     "state/keys.py:import_stored": "the factory that a manifest, or the class of keys that a checkpoint names",
     "savepoints/tables.py:dataframe": "pyarrow and pandas, by their own names",

@@ -51,7 +51,8 @@ def test_its_fixtures_make_harnesses_and_close_them(tmp_path: Path) -> None:
 def test_pytest_is_told_of_it_and_it_is_part_of_the_package() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     assert project["project"]["entry-points"]["pytest11"] == {"tidegate_pytest": tidegate_pytest.__name__}
-    assert "src/tidegate_pytest" in project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+    found = project["tool"]["setuptools"]["packages"]["find"]
+    assert [(ROOT / where / "tidegate_pytest" / "__init__.py").exists() for where in found["where"]] == [True]
 
 
 def test_loading_it_imports_nothing_of_tidegate() -> None:

@@ -1,4 +1,4 @@
-"""Columns into record batches, through aiokafka's compiled builder: what a producer sends, before anybody owns it.
+"""Columns into record batches: what a producer sends, before anybody owns it.
 
 Pure. A batch gets its producer and its sequence number when it is sealed, and never changes afterwards: what is sent
 again is the same bytes, by which a broker knows it.
@@ -6,49 +6,28 @@ again is the same bytes, by which a broker knows it.
 
 import struct
 import zlib
-from collections.abc import Callable, Mapping, Sequence
-from itertools import count, repeat
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import cramjam
-from aiokafka.record._crecords import DefaultRecordBatch, DefaultRecordBatchBuilder
+from aiokafka.record._crecords import DefaultRecordBatch
 
 from tidegate.connectors.kafka.batches.checksums import ATTRIBUTES_AT, checksum_of
-from tidegate.connectors.kafka.client import Header
+from tidegate.connectors.kafka.batches.writers import (
+    CRC_AT,
+    HEADER_BYTES,
+    LENGTH_AT,
+    LENGTH_END,
+    Columns,
+    Producing,
+    writer,
+)
 
-HEADER_BYTES = 61
-LENGTH_AT, CRC_AT = 8, 17
-LENGTH_END = 12
-CURRENT = 2
 SMALLEST_GAIN = 1
 SEQUENCES = 1 << 31
 """Sequence numbers begin again at 0 behind so many."""
 
-NO_HEADERS: list[Header] = []
 _INT, _UNSIGNED, _SHORT = struct.Struct(">i"), struct.Struct(">I"), struct.Struct(">h")
-
-
-class Columns(NamedTuple):
-    """Records for one partition."""
-
-    values: Sequence[bytes | None]
-    keys: Sequence[bytes | None] | None
-    timestamps: Sequence[int]
-    headers: Sequence[Sequence[Header] | None] | None
-
-    def behind(self, index: int) -> "Columns":
-        """Those from that index on."""
-        keys = None if self.keys is None else self.keys[index:]
-        headers = None if self.headers is None else self.headers[index:]
-        return Columns(self.values[index:], keys, self.timestamps[index:], headers)
-
-
-class Producing(NamedTuple):
-    """Who writes: what a batch says of its producer; -1 where there is none."""
-
-    id: int = -1
-    epoch: int = -1
-    is_transactional: bool = False
 
 
 class Sealed(NamedTuple):
@@ -134,52 +113,24 @@ class Building:
     """A batch that is not full yet. `limit`: bytes before compression; one record may be larger."""
 
     def __init__(self, limit: int, who: Producing) -> None:
-        self._who = who
-        self._builder = DefaultRecordBatchBuilder(
-            magic=CURRENT,
-            compression_type=0,
-            is_transactional=int(who.is_transactional),
-            producer_id=who.id,
-            producer_epoch=who.epoch,
-            base_sequence=-1,
-            batch_size=limit,
-        )
-        self.records = 0
+        self._writer = writer(limit, who)
+
+    @property
+    def records(self) -> int:
+        return self._writer.records
 
     @property
     def size(self) -> int:
-        size: int = self._builder.size()
-        return size
+        return self._writer.size
 
     def add(self, columns: Columns, begin: int = 0) -> int:
-        """Records from that index on, as many as there is room for: behind which index it is full, or all are in."""
-        rest = columns if begin == 0 else columns.behind(begin)
-        numbers = count(self.records)
-        appended = map(
-            self._builder.append,
-            numbers,
-            rest.timestamps,
-            repeat(None) if rest.keys is None else rest.keys,
-            rest.values,
-            repeat(NO_HEADERS) if rest.headers is None else map(_own_headers, rest.headers),
-        )
-        try:
-            # What was appended is true; None is what had no room.
-            all(appended)
-        finally:
-            # A number was also taken for what was not appended, or for the end.
-            added = next(numbers) - 1 - self.records
-            self.records += added
-        return begin + added
+        """Records from that index on, as many as there is room for: behind which index it is full, or all are in.
+        Raises what is wrong with a record, and has those before it."""
+        return self._writer.add(columns, begin)
 
     def seal(self, sequence: int, now: float, compression: Compression = UNCOMPRESSED) -> Sealed:
         """`sequence`: of its first record; -1 for a producer that has none. Nothing can be added any more."""
-        self._builder.set_producer_state(self._who.id, self._who.epoch, sequence)
-        return Sealed(compression.applied(self._builder.build()), self.records, sequence, now)
-
-
-def _own_headers(headers: Sequence[Header] | None) -> list[Header]:
-    return list(headers) if headers else NO_HEADERS
+        return Sealed(compression.applied(self._writer.build(sequence)), self._writer.records, sequence, now)
 
 
 def halves(batch: Sealed, who: Producing, compression: Compression = UNCOMPRESSED) -> list[Sealed]:

@@ -10,12 +10,12 @@ from collections.abc import Callable
 from tidegate.clock import Clock, SystemClock
 from tidegate.connectors.kafka import errors
 from tidegate.connectors.kafka.batches import produce_requests, settings
-from tidegate.connectors.kafka.batches.building import Producing
 from tidegate.connectors.kafka.batches.hub import QUESTIONS, RECORDS, Hub
 from tidegate.connectors.kafka.batches.network import Network
 from tidegate.connectors.kafka.batches.producer import BatchProducer, OnFailure, Role
 from tidegate.connectors.kafka.batches.pump import PumpedProducer
 from tidegate.connectors.kafka.batches.sending import NOT_COORDINATOR
+from tidegate.connectors.kafka.batches.writers import Producing
 from tidegate.connectors.kafka.connection import Connection
 from tidegate.connectors.kafka.pauses import growing
 from tidegate.connectors.kafka.wire import Address, check

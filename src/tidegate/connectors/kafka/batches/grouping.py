@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from tidegate.connectors.kafka.batches.building import Columns
 from tidegate.connectors.kafka.batches.partitioning import Partitioner
+from tidegate.connectors.kafka.batches.writers import Columns
 from tidegate.connectors.kafka.client import Header
 
 

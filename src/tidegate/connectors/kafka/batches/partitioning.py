@@ -1,13 +1,15 @@
 """Which partition a record goes to, for many records at once: the same as with Java's client and librdkafka's
 murmur2_random, so that keys land where other producers put them.
 
-Pure. Nothing is remembered of a key: librdkafka's compiled hash takes less than looking up what was found before.
+Pure. Nothing is remembered of a key: the compiled hash takes less than looking up what was found before.
 """
 
 from collections.abc import Sequence
 from itertools import repeat
 
 from confluent_kafka.cimpl import murmur2
+
+from tidegate.native import native
 
 
 class Partitioner:
@@ -20,6 +22,9 @@ class Partitioner:
     def of(self, keys: Sequence[bytes | None]) -> list[int]:
         """A partition for each; records without a key are spread. Raises TypeError for a key that is not bytes."""
         count = self.count
+        if native is not None:
+            found = native.partitions_of(keys if isinstance(keys, list | tuple) else list(keys), count)
+            return found if -1 not in found else [self._spread() if one < 0 else one for one in found]
         try:
             return list(map(murmur2, keys, repeat(count)))  # type: ignore[arg-type]
         except TypeError:

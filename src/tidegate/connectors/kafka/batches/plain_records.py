@@ -8,17 +8,26 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from aiokafka import codec
+from aiokafka.errors import UnsupportedCodecError
 from aiokafka.record._crecords.cutil import decode_varint_cython
 
 from tidegate.connectors.kafka.client import Header
 
-DECOMPRESS: dict[int, Callable[[bytes], bytes]] = {
+_DECOMPRESS: dict[int, Callable[[bytes], bytes]] = {
     0: bytes,
     1: codec.gzip_decode,
     2: codec.snappy_decode,
     3: codec.lz4_decode,
     4: codec.zstd_decode,
 }
+
+
+def decompressed(codec_number: int, body: bytes) -> bytes:
+    """What comes behind a batch's header. Raises UnsupportedCodecError, and what a codec raises."""
+    decompress = _DECOMPRESS.get(codec_number)
+    if decompress is None:
+        raise UnsupportedCodecError(f"number {codec_number}")
+    return decompress(body)
 
 
 class PlainRecord(NamedTuple):
@@ -36,7 +45,7 @@ def plain_records(
 ) -> Iterator[PlainRecord]:
     """Of `body`, what comes behind a batch's header. `appended` is the broker's time of appending, or -1 where each
     record has a time of its own."""
-    cursor = _Cursor(bytearray(DECOMPRESS[codec_number](body)))
+    cursor = _Cursor(bytearray(decompressed(codec_number, body)))
     while not cursor.is_at_end:
         cursor.number()  # the record's length
         cursor.skip(1)  # its attributes, of which there are none

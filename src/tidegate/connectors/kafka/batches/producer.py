@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from tidegate.connectors.kafka import errors
 from tidegate.connectors.kafka.batches import produce_requests
-from tidegate.connectors.kafka.batches.building import SEQUENCES, Building, Columns, Producing, Sealed
+from tidegate.connectors.kafka.batches.building import SEQUENCES, Building, Sealed
 from tidegate.connectors.kafka.batches.grouping import Given, grouped
 from tidegate.connectors.kafka.batches.hub import QUESTIONS, RECORDS, STEP, Hub
 from tidegate.connectors.kafka.batches.network import Outcome
@@ -33,6 +33,7 @@ from tidegate.connectors.kafka.batches.sending_protocol import (
     Put,
 )
 from tidegate.connectors.kafka.batches.settings import ProducerSettings
+from tidegate.connectors.kafka.batches.writers import Columns, Producing
 from tidegate.connectors.kafka.client import Header, TopicPartition
 from tidegate.connectors.kafka.messages import Cluster
 from tidegate.connectors.kafka.wire import Address, name_of

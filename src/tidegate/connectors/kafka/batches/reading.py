@@ -1,4 +1,5 @@
-"""Bytes of record batches into columns, a batch at a time, through aiokafka's compiled codec.
+"""Bytes of record batches into columns, a batch at a time: by the compiled part of Tidegate; through aiokafka's codec
+where that could not be built, and for the formats before the current one.
 
 Pure. Nothing is decoded that nobody asked for, and nothing is believed that does not add up: a batch whose checksum or
 structure is wrong is an error with its place, never records. Offsets are never counted through gaps: only a batch that
@@ -15,9 +16,10 @@ from typing import Any, NamedTuple
 from aiokafka.record._crecords import DefaultRecordBatch, LegacyRecordBatch
 
 from tidegate.connectors.kafka.batches.checksums import checksum_of
-from tidegate.connectors.kafka.batches.plain_records import PlainRecord, plain_records
+from tidegate.connectors.kafka.batches.plain_records import PlainRecord, decompressed, plain_records
 from tidegate.connectors.kafka.client import Chunk, Columns, TopicPartition
 from tidegate.errors import CorruptError
+from tidegate.native import native
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 """Base offset, length, leader epoch, magic, checksum, attributes, last offset delta, first and last timestamp, producer
@@ -34,6 +36,8 @@ LEGACY_SMALLEST = 14
 
 TRANSACTIONAL = 0x10
 CONTROL = 0x20
+COMPRESSION = 0x07
+BY_APPEND_TIME = 0x08
 ABORT_MARKER = 0
 
 _CONTROL_KEY = struct.Struct(">hh")
@@ -152,6 +156,10 @@ class Reader:
     def __init__(self, columns: Columns, place: str, checks: bool = True) -> None:
         self._columns = columns
         self._names = ("value", *(name for name, is_wanted in _wanted(columns) if is_wanted))
+        self._wanted = 0
+        if native is not None:
+            flags = native.KEYS, native.TIMESTAMPS, native.HEADERS
+            self._wanted = sum(flag for flag, (_, is_wanted) in zip(flags, _wanted(columns), strict=True) if is_wanted)
         self._place = place
         self._checks = checks
 
@@ -190,6 +198,8 @@ class Reader:
         """A column for each of the names, and the offsets of all records of the batch."""
         if span.magic < CURRENT:
             return self._with_offsets(self._legacy(data, span))
+        if native is not None:
+            return self._natively(data, span)
         batch = DefaultRecordBatch(data)
         if self._checks and batch.crc != checksum_of(data):
             raise ValueError("its checksum is another one")
@@ -199,6 +209,24 @@ class Reader:
             return columns_of(batch, self._names), range(span.first_offset, span.end_offset)
         except UnicodeDecodeError:
             return self._with_offsets(_plain(data, batch))
+
+    def _natively(self, data: memoryview, span: Span) -> tuple[list[list[Any]], Sequence[int]]:
+        assert native is not None
+        _, _, _, _, checksum, attributes, _, first_time, latest_time, *_ = _HEADER.unpack_from(data)
+        if self._checks and checksum != checksum_of(data):
+            raise ValueError("its checksum is another one")
+        body, start = data, _HEADER.size
+        if codec := attributes & COMPRESSION:
+            body, start = memoryview(decompressed(codec, bytes(data[start:]))), 0
+        wanted = self._wanted if span.is_dense else self._wanted | native.OFFSETS
+        if attributes & BY_APPEND_TIME:
+            wanted |= native.APPENDED
+        found = native.read_records(
+            body, start, len(body), span.records, wanted, span.first_offset, first_time, latest_time
+        )
+        *columns, offsets = found
+        dense = range(span.first_offset, span.end_offset)
+        return [column for column in columns if column is not None], dense if offsets is None else offsets
 
     def _with_offsets(self, records: Iterable[Any]) -> tuple[list[list[Any]], Sequence[int]]:
         *columns, offsets = columns_of(records, (*self._names, "offset"))

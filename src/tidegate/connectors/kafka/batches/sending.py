@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterable
 
 from tidegate.connectors.kafka import errors
-from tidegate.connectors.kafka.batches.building import Compression, Producing, Sealed, halves
+from tidegate.connectors.kafka.batches.building import Compression, Sealed, halves
 from tidegate.connectors.kafka.batches.queues import Leaders, Node, Queue
 from tidegate.connectors.kafka.batches.readings import FIRST_PAUSE, LONGEST_PAUSE, NOBODY
 from tidegate.connectors.kafka.batches.sending_protocol import (
@@ -29,6 +29,7 @@ from tidegate.connectors.kafka.batches.sending_protocol import (
     Produced,
     Put,
 )
+from tidegate.connectors.kafka.batches.writers import Producing
 from tidegate.connectors.kafka.client import TopicPartition
 from tidegate.connectors.kafka.messages import Cluster
 from tidegate.connectors.kafka.wire import name_of

@@ -8,18 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.partitioner.default import murmur2 as murmur2_of_one
 
-from tidegate.connectors.kafka.batches.building import (
-    SEQUENCES,
-    Building,
-    Columns,
-    Compression,
-    Producing,
-    Sealed,
-    halves,
-)
+from tidegate.connectors.kafka.batches.building import SEQUENCES, Building, Compression, Sealed, halves
 from tidegate.connectors.kafka.batches.grouping import Given, grouped
 from tidegate.connectors.kafka.batches.partitioning import Partitioner
 from tidegate.connectors.kafka.batches.reading import Batches, Reader, spans
+from tidegate.connectors.kafka.batches.writers import Columns, Producing
 from tidegate.connectors.kafka.client import Chunk, TopicPartition
 from tidegate.connectors.kafka.client import Columns as Wanted
 

@@ -154,7 +154,7 @@ def test_a_codec_that_nobody_knows_and_records_that_are_cut_are_errors_also_with
         read(bytes(data), checks=False)
     short = bytearray(batch(texts(0, "a", "b"))[:-3])
     struct.pack_into(">i", short, 8, len(short) - 12)
-    with pytest.raises(CorruptError, match="cannot be read: CorruptRecordException"):
+    with pytest.raises(CorruptError, match=r"cannot be read: (CorruptRecordException|ValueError)"):
         read(bytes(short), checks=False)
 
 

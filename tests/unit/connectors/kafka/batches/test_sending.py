@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.connectors.kafka.batches.clusters import LOST
 from tests.unit.connectors.kafka.batches.write_clusters import WriteBrokers, Written
-from tidegate.connectors.kafka.batches.building import SEQUENCES, UNCOMPRESSED, Building, Columns, Producing, Sealed
+from tidegate.connectors.kafka.batches.building import SEQUENCES, UNCOMPRESSED, Building, Sealed
 from tidegate.connectors.kafka.batches.queues import Leaders
 from tidegate.connectors.kafka.batches.reading import Batches, Reader, spans
 from tidegate.connectors.kafka.batches.readings import LONGEST_PAUSE
@@ -30,6 +30,7 @@ from tidegate.connectors.kafka.batches.sending_protocol import (
     Produced,
     Put,
 )
+from tidegate.connectors.kafka.batches.writers import Columns, Producing
 from tidegate.connectors.kafka.client import Columns as Wanted
 from tidegate.connectors.kafka.client import TopicPartition
 from tidegate.connectors.kafka.messages import Cluster
