@@ -110,7 +110,7 @@ def test_a_real_sampler_hands_over_what_this_thread_did_and_leaves_the_process_a
     said = run(
         """
         def compute():
-            return sum(range(30_000))
+            return sum(range(200_000))
 
         with sampling(Path("."), "here", 0):
             while not list(Path(".").glob("*.part")):
