@@ -29,7 +29,7 @@ from tidegate.checkpoint.protocol import AlreadyCommitted, Committed, Retry
 from tidegate.connectors.kafka import outcomes
 from tidegate.connectors.kafka.connection import Client
 from tidegate.elements import Batch
-from tidegate.errors import TidegateError
+from tidegate.errors import LostDataError, TidegateError
 from tidegate.operators.contracts import TransactionalSink
 from tidegate.testing.conformance.sink_kit import prepare
 
@@ -207,6 +207,25 @@ def test_T19_this_broker_refuses_a_late_record_even_of_the_epoch_that_it_still_h
     assert is_free(ground)
     with pytest.raises(TidegateError):
         writer.prepare(txn)
+    assert_clean(ground)
+
+
+@pytest.mark.slow
+def test_T06_a_transaction_that_expires_while_its_records_are_under_way_is_called_expired(
+    proxy: KafkaProxy, ground: SinkGround
+) -> None:
+    """Its producer knows only that nobody took them; and why that was is told, too."""
+    writer = ground.writer(timeout=2.0)
+    held = proxy.hold("Produce")
+    txn = write(writer, ground, 0, "never taken")
+    until(lambda: writer.has_room(txn) and held.count, bool)
+    until(ground.state, lambda state: state == "CompleteAbort")
+    with pytest.raises(TidegateError) as caught:
+        writer.prepare(txn)
+    held.release()
+    assert isinstance(caught.value, LostDataError)
+    assert "its timeout had passed" in str(caught.value)
+    assert f"Its producer says: transaction {ground.id()} at" in str(caught.value)
     assert_clean(ground)
 
 

@@ -1,7 +1,9 @@
 """What a sink's writer knows of a transaction between its beginning and its being prepared. Asks nobody anything."""
 
+from tidegate.clock import Now
 from tidegate.connectors.kafka.client import Producer, TransactionDescription
 from tidegate.connectors.kafka.encoding import PartitionCounts
+from tidegate.connectors.kafka.outcomes import utc
 from tidegate.errors import TidegateError, UnavailableError
 
 
@@ -25,3 +27,10 @@ class KafkaTransaction:
             raise UnavailableError(
                 f"transaction {self.id} is incomplete, an earlier write failed: {self.failure}"
             ) from self.failure
+
+    def outlived(self, now: Now) -> str:
+        """That it is older than its timeout, in words; empty while it is not, and then it cannot have expired."""
+        assert self.wrote_at is not None, "nothing was written"
+        age, timeout = now.monotonic - self.wrote_at[0], self.own.timeout
+        began = f"it began at {utc(self.wrote_at[1])} at the earliest, {age:.1f} s ago"
+        return f"{began}, and its timeout is {timeout:g} s" if age >= timeout else ""

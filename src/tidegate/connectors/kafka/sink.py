@@ -222,26 +222,24 @@ class KafkaSinkWriter:
             txn.wrote_at = (now.monotonic, now.wall)
         try:
             encoding.send(self._sink.encoding, batch, txn.producer, txn.counts)
-        except SinkFencedError as error:
+        except (SinkFencedError, UnavailableError) as error:
             txn.failure = self._fenced_or_expired(txn, error)
             raise txn.failure from None
         except Exception as error:
             txn.failure = error
             raise
 
-    def _fenced_or_expired(self, txn: KafkaTransaction, error: SinkFencedError) -> TidegateError:
+    def _fenced_or_expired(self, txn: KafkaTransaction, error: SinkFencedError | UnavailableError) -> TidegateError:
         """A producer cannot tell being fenced from a time-out, and the coordinator cannot be asked on this thread. But
         no time-out comes before its time."""
-        assert txn.wrote_at is not None
-        age = self._clock.now().monotonic - txn.wrote_at[0]
-        if age < txn.own.timeout:
+        outlived = txn.outlived(self._clock.now())
+        if not outlived:
             return error
-        began = outcomes.utc(txn.wrote_at[1])
-        return LostDataError(
-            f"transaction {txn.id} expired before it was prepared: it began at {began} at the earliest, {age:.1f} s "
-            f"ago, and its timeout is {txn.own.timeout:g} s",
-            remedy=TOO_SLOW,
-        )
+        if isinstance(error, SinkFencedError):
+            return LostDataError(f"transaction {txn.id} expired before it was prepared: {outlived}", remedy=TOO_SLOW)
+        # What was under way was not taken in time: with it the transaction may have expired, or have never begun.
+        said = f"{error.failure.message}; its transaction is older than its timeout: {outlived}"
+        return UnavailableError(said, remedy=error.failure.remedy or TOO_SLOW)
 
     # ---- preparing -------------------------------------------------------------------------------------------------
 
@@ -251,12 +249,21 @@ class KafkaSinkWriter:
             return
         try:
             txn.producer.flush()
-        except SinkFencedError as error:
-            txn.failure = self._not_prepared(txn, self._admin.describe(txn.id), error)
-            raise txn.failure from None
         except TidegateError as error:
-            txn.failure = error
-            raise
+            txn.failure = self._not_flushed(txn, error)
+            raise txn.failure from None
+
+    def _not_flushed(self, txn: KafkaTransaction, error: TidegateError) -> TidegateError:
+        """Of a transaction that expired, its producer says that it was fenced; or, where its records were under way at
+        that time, only that nobody took them. What became of it, the coordinator knows."""
+        is_late = isinstance(error, UnavailableError) and txn.outlived(self._clock.now())
+        if not is_late and not isinstance(error, SinkFencedError):
+            return error
+        try:
+            found = self._admin.describe(txn.id)
+        except TidegateError:
+            return error
+        return self._not_prepared(txn, found, error)
 
     def prepare(self, txn: KafkaTransaction) -> Committable | None:
         try:
@@ -300,9 +307,9 @@ class KafkaSinkWriter:
         )
 
     def _not_prepared(
-        self, txn: KafkaTransaction, found: TransactionDescription | None, error: SinkFencedError | None
+        self, txn: KafkaTransaction, found: TransactionDescription | None, error: TidegateError | None
     ) -> TidegateError:
-        """Why `found` is not the transaction that was to be prepared."""
+        """Why `found` is not the transaction that was to be prepared. `error`: what its producer says."""
         what = f"transaction {txn.id} cannot be prepared"
         if found is None:
             return LostDataError(f"{what}: its coordinator does not know it any more", remedy=FORGOTTEN)
@@ -312,7 +319,9 @@ class KafkaSinkWriter:
             return error
         why = outcomes.what_became(self._prepared(txn, found), found, self._clock.now().wall)
         if found.producer_id == own.producer_id and outcomes.is_expiry(own.epoch, found):
-            return LostDataError(f"{what}: {why}", remedy=TOO_SLOW)
+            # Why nobody took its records may be why it took so long.
+            said = f". Its producer says: {error.failure.message}" if isinstance(error, UnavailableError) else ""
+            return LostDataError(f"{what}: {why}{said}", remedy=TOO_SLOW)
         if mine:
             return LostDataError(f"{what}: {why}", remedy=ABORTED_BY_HAND)
         return SinkFencedError(f"{what}: {why}", remedy=TAKEN_OVER)

@@ -180,6 +180,60 @@ def test_T06_a_write_that_is_fenced_after_the_timeout_is_an_expiry_and_before_it
         early.writer.write(early.txn, Batch([b"x"]))
 
 
+NOT_TAKEN = "writing to topic totals: Message timed out"
+
+
+def test_T06_an_expiry_while_records_were_under_way_is_reported_as_expiry_with_what_the_producer_said() -> None:
+    for state in (S.PREPARE_ABORT, S.COMPLETE_ABORT):
+        ground = Ground(described(state, epoch=4))
+        ground.producer.fails = UnavailableError(NOT_TAKEN)
+        ground.clock.wall += 60
+        refusal = ground.refusal()
+        assert isinstance(refusal, LostDataError)
+        assert "its timeout had passed, which was at 2027-01-15 08:01:00.250 UTC" in str(refusal)
+        assert f"Its producer says: {NOT_TAKEN}" in str(refusal)
+        assert "longer timeout=" in str(refusal)
+
+
+@pytest.mark.parametrize(
+    ("age", "found", "asked"),
+    [
+        (59.0, described(S.COMPLETE_ABORT, epoch=4), 0),
+        (61.0, described(), 1),
+        (61.0, described(S.EMPTY, started_at=None), 1),
+        (61.0, UnavailableError("no answer"), 1),
+    ],
+)
+def test_T06_records_that_nobody_took_are_no_expiry_unless_the_coordinator_says_so(
+    age: float, found: TransactionDescription | TidegateError, asked: int
+) -> None:
+    """And nobody is asked before one is possible: whoever does not take records may not answer either."""
+    ground = Ground(found)
+    ground.producer.fails = UnavailableError(NOT_TAKEN)
+    ground.clock.wall += age
+    before = len(ground.admin.asked)
+    refusal = ground.refusal()
+    assert isinstance(refusal, UnavailableError)
+    assert str(refusal) == NOT_TAKEN
+    assert ground.admin.asked[before:] == ["describe"] * asked
+
+
+def test_T06_a_write_that_fails_after_the_timeout_says_that_it_has_passed_and_before_it_does_not() -> None:
+    for age, words in (
+        (61, "older than its timeout: it began at 2027-01-15 08:00:00.250 UTC at the earliest"),
+        (59, ""),
+    ):
+        ground = Ground(described())
+        ground.producer.fails = UnavailableError(NOT_TAKEN)
+        ground.clock.wall += age
+        with pytest.raises(UnavailableError) as caught:
+            ground.writer.write(ground.txn, Batch([b"x"]))
+        text = str(caught.value)
+        assert text.startswith(NOT_TAKEN)
+        assert (words in text, "longer timeout=" in text) == (True, age == 61)
+        assert (text == NOT_TAKEN) == (age == 59)
+
+
 @pytest.mark.parametrize(
     ("found", "kind", "words"),
     [
