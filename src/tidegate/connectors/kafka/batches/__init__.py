@@ -2,7 +2,8 @@
 
 Here a record is never an object of its own: what arrives is bytes of record batches, and what leaves are columns. What
 decides (`fetcher`, `sending`, `group_commits`) performs no I/O; sockets are touched in `channels` and `opening` alone.
-Of aiokafka the compiled codec is used and of confluent-kafka the hash of keys, and not their clients.
+Batches are taken apart and made by the compiled part of Tidegate; where that was not built, of aiokafka the compiled
+codec is used and of confluent-kafka the hash of keys. Their clients are not.
 """
 
 from importlib import import_module
