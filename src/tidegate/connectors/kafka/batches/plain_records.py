@@ -41,10 +41,10 @@ class PlainRecord(NamedTuple):
 
 
 def plain_records(
-    body: bytes, codec_number: int, first_offset: int, first_timestamp: int, appended: int
+    body: bytes, codec_number: int, first_offset: int, first_timestamp: int, appended: int | None
 ) -> Iterator[PlainRecord]:
-    """Of `body`, what comes behind a batch's header. `appended` is the broker's time of appending, or -1 where each
-    record has a time of its own."""
+    """Of `body`, what comes behind a batch's header. `appended` is the broker's time of appending, or None where
+    each record has a time of its own."""
     cursor = _Cursor(bytearray(decompressed(codec_number, body)))
     while not cursor.is_at_end:
         cursor.number()  # the record's length
@@ -52,7 +52,7 @@ def plain_records(
         passed, offset = cursor.number(), first_offset + cursor.number()
         key, value = cursor.bytes(), cursor.bytes()
         headers = [(cursor.name(), cursor.bytes()) for _ in range(cursor.number())]
-        yield PlainRecord(offset, first_timestamp + passed if appended < 0 else appended, key, value, headers)
+        yield PlainRecord(offset, first_timestamp + passed if appended is None else appended, key, value, headers)
 
 
 class _Cursor:

@@ -111,7 +111,7 @@ def is_abort(records: bytes, span: Span) -> bool:
 
 
 def _plain(data: memoryview, batch: Any) -> Iterator[Any]:
-    appended = batch.max_timestamp if batch.timestamp_type else -1
+    appended = batch.max_timestamp if batch.timestamp_type else None
     return plain_records(
         bytes(data[_HEADER.size :]), batch.compression_type, batch.base_offset, batch.first_timestamp, appended
     )
