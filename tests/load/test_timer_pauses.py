@@ -12,7 +12,7 @@ import pytest
 
 from tidegate.checkpoint.protocol import OperatorSnapshot
 from tidegate.ids import CheckpointId, OperatorName, SubtaskIndex
-from tidegate.operators.timers import TimerQueue
+from tidegate.operators.timers import PROCESSING_TIMERS, TimerQueue
 from tidegate.state.backend import KeyedStateBackend
 from tidegate.state.object_backend import ObjectStateBackend
 from tidegate.state.rocksdb import RocksMemory, RocksStateBackend
@@ -72,7 +72,7 @@ def register(backend: KeyedStateBackend, queue: TimerQueue, keys: range) -> None
 def test_a_barrier_stops_a_million_timers_for_what_has_changed_alone(tmp_path: Path, backend: str) -> None:
     files = KeptFiles()
     with closing(made(backend, tmp_path / "first")) as state:
-        queue, barriers = TimerQueue(state), Barriers(state, files)
+        queue, barriers = TimerQueue(state, PROCESSING_TIMERS), Barriers(state, files)
         registering = 0.0
         for number in range(BARRIERS):
             keys = range(number * KEYS // BARRIERS, (number + 1) * KEYS // BARRIERS)
@@ -83,7 +83,7 @@ def test_a_barrier_stops_a_million_timers_for_what_has_changed_alone(tmp_path: P
     *while_filling, pause = barriers.pauses
     with closing(made(backend, tmp_path / "second")) as state:
         _, restoring = timed(lambda: state.restore([snapshot], files))
-        queue = TimerQueue(state)
+        queue = TimerQueue(state, PROCESSING_TIMERS)
         _, loading = timed(queue.load)
         assert queue.next == NEVER
         due, firing = timed(lambda: len([key for _, key, _ in queue.take_due(NEVER + 1000, KEYS // 10, lambda: False)]))
