@@ -13,13 +13,16 @@ import msgspec
 from benchmarks.suite import systems
 from benchmarks.suite.contracts import Workload
 from benchmarks.suite.measure import Plan
-from benchmarks.suite.measures.barriers import Pause, pauses, with_longest_only
+from benchmarks.suite.measures.barriers import Pause, before_the_end, pauses, with_longest_only
 from benchmarks.suite.measures.publish import ended, milliseconds, parser_of, publish, table
 from benchmarks.suite.measures.quantiles import Histogram, NoMeasure, Quantiles
 from benchmarks.suite.measures.stage import Stage, stage
 from benchmarks.suite.measures.variants import Variant
 from benchmarks.suite.workloads import USERS, Data
 
+END_INTERVALS = 2.0
+"""Between two checkpoints: how much of a run's end is left out. Splits end one after the other, and whoever has read
+its own waits for nothing but the end."""
 FEWEST = 20
 """Barriers, below which there is nothing to be said about the longest of a hundred."""
 
@@ -45,7 +48,8 @@ def measure(at: Stage, system: str, plan: Plan, rounds: int) -> Pauses:
     for number in range(rounds):
         at.say(f"{plan.slots} workers, {plan.checkpoint_seconds:g} s, round {number + 1} of {rounds}")
         at.measuring.measure(variant, plan)
-        found += with_longest_only(pauses(variant.marks()))
+        marks = variant.marks()
+        found += with_longest_only(before_the_end(pauses(marks), marks, END_INTERVALS * plan.checkpoint_seconds))
     return of(found, plan)
 
 

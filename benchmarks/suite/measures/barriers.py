@@ -3,7 +3,7 @@
 Pure. A task's pause is the longest time in which it took no records, from when it dealt with a barrier to the first
 records behind the flush of its sink: it captures its state, and goes on with a few batches while the sink swaps
 transactions. Only barriers behind which records came count; where the task had to wait for records, or worked on some,
-that is in it, too.
+that is in it, too. So the end of a bounded input is left out: there tasks wait because there is nothing left.
 """
 
 from collections.abc import Sequence
@@ -23,6 +23,8 @@ class Pause(NamedTuple):
     """Until the sink had written all that came before the barrier; as `captured` for a task without a sink."""
     whole: float
     """The longest time without taking records."""
+    began: float = 0.0
+    """On the clock of the marks."""
 
 
 class _Begun(NamedTuple):
@@ -39,7 +41,7 @@ class _Begun(NamedTuple):
 
     def pause(self, task: str, checkpoint: int) -> Pause:
         flushed = self.captured if self.flushed is None else self.flushed
-        return Pause(task, checkpoint, self.captured - self.begin, flushed - self.begin, self.longest)
+        return Pause(task, checkpoint, self.captured - self.begin, flushed - self.begin, self.longest, self.begin)
 
 
 def pauses(marks: Sequence[Mark]) -> list[Pause]:
@@ -68,6 +70,13 @@ def pauses(marks: Sequence[Mark]) -> list[Pause]:
         if one.longest:
             found.append(one.pause(task, int(checkpoint)))
     return found
+
+
+def before_the_end(found: Sequence[Pause], marks: Sequence[Mark], seconds: float) -> list[Pause]:
+    """Without those that began in so many seconds before any task of the job took records for the last time that is
+    marked."""
+    end = max((mark.at for mark in marks if mark.what == "goes on"), default=0.0)
+    return [pause for pause in found if pause.began <= end - seconds]
 
 
 def with_longest_only(found: Sequence[Pause]) -> list[Pause]:

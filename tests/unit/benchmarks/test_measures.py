@@ -14,7 +14,7 @@ from benchmarks.suite.contracts import Guarantee, Workload
 from benchmarks.suite.measure import Measured, Plan
 from benchmarks.suite.measures import load, marks
 from benchmarks.suite.measures.arrivals import Arrival, read
-from benchmarks.suite.measures.barriers import Pause, pauses, with_longest_only
+from benchmarks.suite.measures.barriers import Pause, before_the_end, pauses, with_longest_only
 from benchmarks.suite.measures.load import Pace, Sent
 from benchmarks.suite.measures.marks import Mark
 from benchmarks.suite.measures.orders import TICK, Expected, Orders, WrongTotal
@@ -227,8 +227,8 @@ def test_a_pause_lasts_from_the_barrier_to_the_next_records_of_its_task() -> Non
     both = barrier(7, "totals[0]", 1, 10.0, 10.002, 10.015) + barrier(8, "totals[1]", 1, 10.001, 10.002, 10.004)
     of_first, of_second = pauses(sorted([*both, flushed(7, 10.009)]))
     assert (of_first.task, of_second.task, of_first.checkpoint) == ("totals[0]", "totals[1]", 1)
-    assert of_first[2:] == pytest.approx((0.002, 0.009, 0.015))
-    assert of_second[2:] == pytest.approx((0.001, 0.001, 0.003))
+    assert of_first[2:] == pytest.approx((0.002, 0.009, 0.015, 10.0))
+    assert of_second[2:] == pytest.approx((0.001, 0.001, 0.003, 10.001))
     assert with_longest_only([of_second, of_first]) == [of_first]
 
 
@@ -247,6 +247,15 @@ def test_what_is_flushed_later_belongs_to_no_pause_that_is_over() -> None:
 
 def test_a_barrier_behind_which_nothing_came_is_no_pause() -> None:
     assert pauses(barrier(7, "totals[0]", 1, 10.0, 10.002)) == []
+
+
+def test_at_the_end_of_a_run_tasks_wait_because_there_is_nothing_left_which_is_no_pause() -> None:
+    middle = [*barrier(7, "totals[0]", 1, 10.0, 10.002, 10.015), flushed(7, 10.003)]
+    marks = [*middle, *barrier(7, "totals[0]", 2, 11.0, 11.001, 11.2), flushed(7, 11.002)]
+    found = pauses(marks)
+    assert [pause.checkpoint for pause in before_the_end(found, marks, 0.4)] == [1]
+    assert before_the_end(found, marks, 0.1) == found
+    assert before_the_end([], [], 0.4) == []
 
 
 def test_too_few_barriers_are_no_measure() -> None:
