@@ -13,7 +13,7 @@ from pathlib import Path
 from tidegate.checkpoint.log import SavepointOrigin
 from tidegate.checkpoint.manifest import Manifest
 from tidegate.checkpoint.store import CheckpointStore
-from tidegate.errors import InvalidError
+from tidegate.errors import InvalidError, UnavailableError
 from tidegate.failpoints import reach
 from tidegate.savepoints.exporting import export_savepoint
 from tidegate.savepoints.format import SavepointReader, drop_savepoint
@@ -28,12 +28,25 @@ from tidegate.storage.port import Storage
 class SavepointPlaces:
     """Where savepoints are. Both block: side threads only.
 
-    `scratch`: a folder of this machine for what must lie on a disk to be read; made when it is needed.
+    `scratch`: a folder of this machine for what must lie on a disk to be read; made when it is needed. By default that
+    of the system for such things, which on a full disk there is none of: then a job starts all the same.
     """
 
     open_target: Callable[[str | None, CheckpointStore, Manifest], Storage] = open_target
     open_savepoint: Callable[[str], SavepointReader] = open_savepoint
-    scratch: Path = Path(tempfile.gettempdir())
+    scratch: Path | None = None
+
+    def scratch_now(self) -> Path:
+        """Raises UnavailableError."""
+        if self.scratch is not None:
+            return self.scratch
+        try:
+            return Path(tempfile.gettempdir())
+        except OSError as error:
+            raise UnavailableError(
+                f"there is no room for temporary files: {error.strerror}",
+                remedy="Make room, or name a folder that has some in TMPDIR.",
+            ) from None
 
 
 class SavepointWork:
@@ -56,7 +69,7 @@ class SavepointWork:
         reach("savepoint-export:before")
         target = self._places.open_target(path, self._store, manifest)
         # No other export has its name, whatever other jobs use the folder.
-        scratch = self._places.scratch / f"savepoint-{manifest.instance}-{manifest.attempt}-{manifest.checkpoint}"
+        scratch = self._places.scratch_now() / f"savepoint-{manifest.instance}-{manifest.attempt}-{manifest.checkpoint}"
         try:
             export_savepoint(manifest, self._store, target, scratch)
         finally:

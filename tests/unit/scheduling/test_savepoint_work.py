@@ -1,5 +1,7 @@
 """The blocking half of what a JobManager has done with savepoints, on real folders."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import msgspec
@@ -55,6 +57,26 @@ def test_without_a_path_it_is_in_the_jobs_own_folder(found: Fixture) -> None:
     path = found.work.export(found.manifest, None)
     assert path.startswith(f"{found.folder}/checkpoints/orders/savepoints/")
     assert found.work.read(path).checkpoint == 5
+
+
+FULL = """
+import resource
+resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+import tidegate.worker, tidegate.cli.main, tidegate.cli.app
+from tidegate.errors import UnavailableError
+from tidegate.scheduling.savepoint_work import SavepointPlaces
+try:
+    SavepointPlaces().scratch_now()
+except UnavailableError as error:
+    print(error)
+"""
+
+
+def test_where_no_file_can_be_written_all_can_be_imported_and_only_an_export_has_no_room(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", FULL], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("there is no room for temporary files: No usable temporary directory found")
+    assert "TMPDIR" in done.stdout
 
 
 def test_where_checkpoints_are_in_memory_a_path_is_asked_for(found: Fixture) -> None:
