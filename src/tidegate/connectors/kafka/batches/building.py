@@ -12,16 +12,9 @@ from typing import NamedTuple
 import cramjam
 from aiokafka.record._crecords import DefaultRecordBatch
 
-from tidegate.connectors.kafka.batches.checksums import ATTRIBUTES_AT, checksum_of
-from tidegate.connectors.kafka.batches.writers import (
-    CRC_AT,
-    HEADER_BYTES,
-    LENGTH_AT,
-    LENGTH_END,
-    Columns,
-    Producing,
-    writer,
-)
+from tidegate.connectors.kafka.batches.checksums import checksum_of
+from tidegate.connectors.kafka.batches.layout import ATTRIBUTES_AT, CRC_AT, HEADER, LENGTH_AT, LENGTH_END
+from tidegate.connectors.kafka.batches.writers import Columns, Producing, writer
 
 SMALLEST_GAIN = 1
 SEQUENCES = 1 << 31
@@ -93,9 +86,9 @@ class Compression:
     def applied(self, batch: bytearray) -> bytes:
         """The batch, compressed where that makes it smaller."""
         if self._compress is not None:
-            body = self._compress(bytes(memoryview(batch)[HEADER_BYTES:]))
-            if len(body) + SMALLEST_GAIN <= len(batch) - HEADER_BYTES:
-                batch[HEADER_BYTES:] = body
+            body = self._compress(bytes(memoryview(batch)[HEADER.size :]))
+            if len(body) + SMALLEST_GAIN <= len(batch) - HEADER.size:
+                batch[HEADER.size :] = body
                 (attributes,) = _SHORT.unpack_from(batch, ATTRIBUTES_AT)
                 _SHORT.pack_into(batch, ATTRIBUTES_AT, attributes | self._number)
                 _INT.pack_into(batch, LENGTH_AT, len(batch) - LENGTH_END)

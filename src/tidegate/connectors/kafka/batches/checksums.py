@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 from aiokafka.record._crecords.cutil import crc32c_cython
 
+from tidegate.connectors.kafka.batches.layout import ATTRIBUTES_AT
+
 Checksum = Callable[[bytes], int]
 
 
@@ -23,8 +25,6 @@ def quickest() -> Checksum:
 
 _of_aiokafka: Checksum = crc32c_cython
 crc32c = quickest()
-ATTRIBUTES_AT = 21
-"""From there on a batch is what its checksum is of."""
 
 
 def checksum_of(batch: bytes | bytearray | memoryview) -> int:

@@ -16,28 +16,26 @@ from typing import Any, NamedTuple
 from aiokafka.record._crecords import DefaultRecordBatch, LegacyRecordBatch
 
 from tidegate.connectors.kafka.batches.checksums import checksum_of
+from tidegate.connectors.kafka.batches.layout import (
+    BY_APPEND_TIME,
+    COMPRESSION,
+    CONTROL,
+    CURRENT,
+    HEADER,
+    LENGTH_END,
+    MAGIC_AT,
+    TRANSACTIONAL,
+)
 from tidegate.connectors.kafka.batches.plain_records import PlainRecord, decompressed, plain_records
 from tidegate.connectors.kafka.client import Chunk, Columns, TopicPartition
 from tidegate.errors import CorruptError
 from tidegate.native import native
 
-_HEADER = struct.Struct(">qiibIhiqqqhii")
-"""Base offset, length, leader epoch, magic, checksum, attributes, last offset delta, first and last timestamp, producer
-id and epoch, base sequence, count."""
 _LEGACY_HEADER = struct.Struct(">qiIb")
 """Of a message in the formats before 2: offset, length, checksum, magic."""
-LENGTH_END = 12
-"""A batch's length counts what comes behind it."""
-MAGIC_AT = 16
-CURRENT = 2
-"""The format of record batches."""
 LEGACY_SMALLEST = 14
 """A message of format 0 without key and value: what its length counts."""
 
-TRANSACTIONAL = 0x10
-CONTROL = 0x20
-COMPRESSION = 0x07
-BY_APPEND_TIME = 0x08
 ABORT_MARKER = 0
 
 _CONTROL_KEY = struct.Struct(">hh")
@@ -82,7 +80,7 @@ def spans(records: bytes) -> Iterator[Span]:
     while len(records) - start > MAGIC_AT:
         length = int.from_bytes(records[start + 8 : start + LENGTH_END], "big", signed=True)
         magic = records[start + MAGIC_AT]
-        smallest = _HEADER.size - LENGTH_END if magic == CURRENT else LEGACY_SMALLEST
+        smallest = HEADER.size - LENGTH_END if magic == CURRENT else LEGACY_SMALLEST
         if magic > CURRENT or length < smallest:
             raise ValueError(f"a batch of format {magic} and {length} bytes")
         end = start + LENGTH_END + length
@@ -96,7 +94,7 @@ def _span(records: bytes, start: int, end: int, magic: int) -> Span:
     if magic < CURRENT:
         offset, *_ = _LEGACY_HEADER.unpack_from(records, start)
         return Span(start, end, magic, offset, offset + 1, -1, 0, -1, -1)
-    first, _, epoch, _, _, attributes, delta, _, _, producer_id, _, _, count = _HEADER.unpack_from(records, start)
+    first, _, epoch, _, _, attributes, delta, _, _, producer_id, _, _, count = HEADER.unpack_from(records, start)
     if first < 0 or delta < 0 or count < 0:
         raise ValueError(f"a batch of {count} records from offset {first} to {first + delta}")
     return Span(start, end, magic, first, first + delta + 1, epoch, attributes, producer_id, count)
@@ -113,7 +111,7 @@ def is_abort(records: bytes, span: Span) -> bool:
 def _plain(data: memoryview, batch: Any) -> Iterator[Any]:
     appended = batch.max_timestamp if batch.timestamp_type else None
     return plain_records(
-        bytes(data[_HEADER.size :]), batch.compression_type, batch.base_offset, batch.first_timestamp, appended
+        bytes(data[HEADER.size :]), batch.compression_type, batch.base_offset, batch.first_timestamp, appended
     )
 
 
@@ -212,10 +210,10 @@ class Reader:
 
     def _natively(self, data: memoryview, span: Span) -> tuple[list[list[Any]], Sequence[int]]:
         assert native is not None
-        _, _, _, _, checksum, attributes, _, first_time, latest_time, *_ = _HEADER.unpack_from(data)
+        _, _, _, _, checksum, attributes, _, first_time, latest_time, *_ = HEADER.unpack_from(data)
         if self._checks and checksum != checksum_of(data):
             raise ValueError("its checksum is another one")
-        body, start = data, _HEADER.size
+        body, start = data, HEADER.size
         if codec := attributes & COMPRESSION:
             body, start = memoryview(decompressed(codec, bytes(data[start:]))), 0
         wanted = self._wanted if span.is_dense else self._wanted | native.OFFSETS

@@ -12,21 +12,13 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from aiokafka.record._crecords import DefaultRecordBatchBuilder
 
 from tidegate.connectors.kafka.batches.checksums import checksum_of
+from tidegate.connectors.kafka.batches.layout import CRC_AT, CURRENT, HEADER, LENGTH_END, TRANSACTIONAL
 from tidegate.connectors.kafka.client import Header
 from tidegate.native import native
 
 T = TypeVar("T")
 
-HEADER_BYTES = 61
-LENGTH_AT, CRC_AT = 8, 17
-LENGTH_END = 12
-CURRENT = 2
-TRANSACTIONAL = 0x10
-
 NO_HEADERS: list[Header] = []
-_HEADER = struct.Struct(">qiibIhiqqqhii")
-"""Base offset, length, leader epoch, magic, checksum, attributes, last offset delta, first and latest timestamp,
-producer id and epoch, base sequence, count."""
 _UNSIGNED = struct.Struct(">I")
 
 
@@ -76,7 +68,7 @@ class NativeWriter:
     def __init__(self, limit: int, who: Producing) -> None:
         self._limit = limit
         self._who = who
-        self._batch = bytearray(HEADER_BYTES)
+        self._batch = bytearray(HEADER.size)
         self._first = self._latest = -1
         self.records = 0
 
@@ -106,7 +98,7 @@ class NativeWriter:
         batch, who = self._batch, self._who
         attributes = TRANSACTIONAL if who.is_transactional else 0
         times = self._first, self._latest
-        _HEADER.pack_into(
+        HEADER.pack_into(
             *(batch, 0, 0, len(batch) - LENGTH_END, -1, CURRENT, 0, attributes, self.records - 1, *times),
             *(who.id, who.epoch, sequence, self.records),
         )
