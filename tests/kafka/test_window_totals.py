@@ -66,13 +66,13 @@ def test_every_user_has_one_total_for_each_window(kafka: Broker, tmp_path: Path,
 
 
 @pytest.mark.slow
-# A fast job ends with its second checkpoint: the first commit of a worker may be its only one.
-@pytest.mark.parametrize("place", ["acknowledge:after:2", "log-append:after:2", "commit:before:1"])
+# A fast job may end with its first checkpoint: a second one need not come.
+@pytest.mark.parametrize("place", ["acknowledge:after:1", "log-append:after:1", "commit:before:1"])
 def test_a_death_on_the_way_changes_no_total(
     kafka: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
     source, sink = kafka.create_topic(partitions=PARTITIONS), kafka.create_topic(partitions=PARTITIONS)
-    sent = orders(20_000)
+    sent = orders(60_000)
     send(kafka, source, sent)
     monkeypatch.setenv(VARIABLE, place)
     monkeypatch.setenv(MARK_VARIABLE, str(tmp_path / "mark"))
