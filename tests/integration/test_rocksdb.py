@@ -75,6 +75,7 @@ def test_B12_local_files_of_a_killed_job_are_a_cache_that_may_be_gone_or_wrong(
     bench.assert_right(answer)
 
 
+@pytest.mark.slow
 def test_B12_files_of_killed_attempts_are_gone_when_a_checkpoint_has_completed(bench: Bench, tmp_path: Path) -> None:
     answer, local = STREAM.fill(bench, USERS), tmp_path / "local"
     started = start(bench, local, "capture:after:4@worker-1")

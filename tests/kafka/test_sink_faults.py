@@ -282,6 +282,7 @@ def test_T18_a_commit_that_timed_out_touches_no_later_transaction(own_kafka: Own
     assert until(ground.texts, lambda texts: len(texts) == 3) == ["first", "half of the next", "and the other half"]
 
 
+@pytest.mark.slow
 def test_T21_a_broker_that_is_away_for_longer_than_a_record_may_wait_fails_the_prepare(own_kafka: OwnKafka) -> None:
     broker = own_kafka()
     ground = SinkGround(broker)
