@@ -17,9 +17,11 @@ from aiokafka.record._crecords import DefaultRecordBatch, LegacyRecordBatch
 
 from tidegate.connectors.kafka.batches.checksums import checksum_of
 from tidegate.connectors.kafka.batches.layout import (
+    ATTRIBUTES_AT,
     BY_APPEND_TIME,
     COMPRESSION,
     CONTROL,
+    CRC_AT,
     CURRENT,
     HEADER,
     LENGTH_END,
@@ -196,11 +198,11 @@ class Reader:
         """A column for each of the names, and the offsets of all records of the batch."""
         if span.magic < CURRENT:
             return self._with_offsets(self._legacy(data, span))
+        if self._checks and int.from_bytes(data[CRC_AT:ATTRIBUTES_AT]) != checksum_of(data):
+            raise ValueError("its checksum is another one")
         if native is not None:
             return self._natively(data, span)
         batch = DefaultRecordBatch(data)
-        if self._checks and batch.crc != checksum_of(data):
-            raise ValueError("its checksum is another one")
         try:
             if not span.is_dense:
                 return self._with_offsets(batch)
@@ -210,9 +212,7 @@ class Reader:
 
     def _natively(self, data: memoryview, span: Span) -> tuple[list[list[Any]], Sequence[int]]:
         assert native is not None
-        _, _, _, _, checksum, attributes, _, first_time, latest_time, *_ = HEADER.unpack_from(data)
-        if self._checks and checksum != checksum_of(data):
-            raise ValueError("its checksum is another one")
+        _, _, _, _, _, attributes, _, first_time, latest_time, *_ = HEADER.unpack_from(data)
         body, start = data, HEADER.size
         if codec := attributes & COMPRESSION:
             body, start = memoryview(decompressed(codec, bytes(data[start:]))), 0
